@@ -8,6 +8,8 @@
     checking                        what find_mismatch and a report cost
     quantized, quantized_models     quantized models: onnxexp's float file, its quantized file, torch.onnx's quantized file
     quantized_worker                one of them, in its own process
+    large, large_models             models of 1 and 7 billion parameters: memory and time of their export
+    large_worker                    one of them, in its own process
     running                         the parent process, which runs the workers one after the other
     results                         the measurements, as JSON
     targets, tables                 ratios, verdicts, and their presentation
@@ -26,5 +28,7 @@ Method:
     * Latency is processor time of one thread (wall time with more threads). All files of a model run in one process, in rounds
       of changing order, in several such processes, since the layout of a process's memory changes a latency by up to 3 %. The
       ratio is the median over the processes of the ratio of their medians; the other processes decide which peer is the better.
+    * Large models are exported once, then torch.export.export runs alone. Copies of the weights are timed before and after. The
+      checkpoint is dropped from the system's cache before the export and each copy. The file's weights are compared by samples.
     * A file counts only if ONNX Runtime agrees with eager PyTorch, at the example's sizes and at others.
 """

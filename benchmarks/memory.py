@@ -7,6 +7,7 @@ import ctypes
 import gc
 import resource
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -28,6 +29,30 @@ def growth(function: Callable[[], Result]) -> tuple[Result, int]:
     before = _status("VmRSS") if reset else _peak()
     result = function()
     return result, (_status("VmHWM") if reset else _peak()) - before
+
+
+def anonymous_growth(function: Callable[[], Result]) -> tuple[Result, int]:
+    """Return a function's result, and the growth of the peak anonymous memory in bytes (Linux).
+
+    That is the memory without the pages of mapped files, which the system may drop at any time. The kernel has no high-water mark
+    for it, so a thread reads it every 5 ms.
+    """
+    before, done = _status("RssAnon"), threading.Event()
+    peak = before
+
+    def sample() -> None:
+        nonlocal peak
+        while not done.wait(0.005):
+            peak = max(peak, _status("RssAnon"))
+
+    sampler = threading.Thread(target=sample)
+    sampler.start()
+    try:
+        result = function()
+    finally:
+        done.set()
+        sampler.join()
+    return result, max(peak, _status("RssAnon")) - before
 
 
 def _reset_peak() -> bool:

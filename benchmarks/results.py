@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .exporters import CAPTURE, CHECKED, ONNXEXP, PEERS, TRACE
+from .large import LargeResult
 from .quantized import QuantizedResult
 
 
@@ -131,7 +132,8 @@ class ModelResult:
 class Run:
     """One run: the machine, the settings, the models, the cost of plugins in ms.
 
-    Last the quantized models, microseconds per call of a C++ operator by who calls it, and what checking costs by model.
+    Last the quantized models, microseconds per call of a C++ operator by who calls it, what checking
+    costs by model, and the large models.
     """
 
     machine: dict[str, str]
@@ -141,6 +143,7 @@ class Run:
     quantized: list[QuantizedResult] = dataclasses.field(default_factory=list)
     bridge: dict[str, float] = dataclasses.field(default_factory=dict)
     checking: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
+    large: list[LargeResult] = dataclasses.field(default_factory=list)
 
     def save(self, path: Path) -> None:
         """Write the run as JSON."""
@@ -157,4 +160,5 @@ class Run:
         ]
         quantized = [QuantizedResult(**item) for item in data.get("quantized", [])]
         rest = {key: data.get(key, {}) for key in ("bridge", "checking")}
-        return Run(data["machine"], data["settings"], models, data.get("platform", {}), quantized, **rest)
+        large = [LargeResult(**item) for item in data.get("large", [])]
+        return Run(data["machine"], data["settings"], models, data.get("platform", {}), quantized, large=large, **rest)

@@ -11,13 +11,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import quantized
+from . import large, quantized
 from .export_worker import Job as ExportJob
 from .exporters import CAPTURE, CHECKED, ONNXEXP, PEERS, TRACE
+from .large import LargeResult
 from .latency_worker import Job as LatencyJob
 from .quantized import QuantizedResult
 from .results import ModelResult, ToolResult
@@ -180,6 +181,16 @@ def measure_quantized(settings: Settings, report: Callable[[str], None]) -> list
         return _work(module, job, settings)
 
     return list(quantized.measure(work, settings.seconds / 20, settings.rounds * settings.passes, report))
+
+
+def measure_large(names: Sequence[str], settings: Settings, folder: Path, report: Callable[[str], None]) -> list[LargeResult]:
+    """Measure the large models, whose files take minutes to write."""
+    patient = dataclasses.replace(settings, timeout=10 * settings.timeout)
+
+    def work(module: str, job: Any) -> dict[str, Any]:
+        return _work(module, job, patient)
+
+    return list(large.measure(work, names, settings.opset, settings.threads, folder, report))
 
 
 def clean(folder: Path) -> None:

@@ -12,6 +12,7 @@ from . import targets
 from .bridge import LIMIT
 from .checking import CHUNK, LIMITS
 from .exporters import PEERS
+from .large import LargeResult
 from .quantized import QuantizedResult
 from .quantized_worker import FLOAT, OWN
 from .results import ModelResult, Run, ToolResult
@@ -44,6 +45,7 @@ def tables(run: Run) -> list[Table]:
         _quantized(run.quantized),
         _bridge(run.bridge),
         _checking(run.checking),
+        _large(run.large),
         _platform(run.platform),
         _failures(models),
     ]
@@ -220,6 +222,24 @@ def _checking(models: dict[str, dict[str, float]]) -> Table:
         "processor time of one thread, but for opening the page in Chromium. torch.onnx has neither."
     )
     return Table("Checks and reports", note, ("model", *LIMITS), rows + limits)
+
+
+def _large(results: Sequence[LargeResult]) -> Table:
+    rows = []
+    for each in results:
+        memory = [_number(value / each.weights, 3) for value in (each.growth, each.anonymous)] if each.weights else []
+        times = [each.seconds, each.capture, each.copy, each.time_ratio] if each.weights else []
+        missed = each.reason or ", ".join(each.misses) or "none"
+        figures = [_number(each.weights, 1, 1e9), *memory, *(_number(value) for value in times)]
+        rows.append((each.name, each.tool, *(figures if each.weights else [_NONE] * 7), missed))
+    note = (
+        "Llama-like models in float16, of 1 billion parameters in memory, and of 7 billion on the meta device with a checkpoint. "
+        "Growth of the peak resident memory ÷ weights (at most 0.15 and 0.1), and of the part without mapped files. Seconds of "
+        "the export, of torch.export.export alone, and of a copy of the weights; the export ÷ (2 x capture + copy), at most 1."
+    )
+    header = ("model", "tool", "weights, GB", "growth ÷ weights", "anonymous ÷ weights", "export", "capture", "copy",
+              "÷ (2 x capture + copy)", "missed")  # fmt: skip
+    return Table("Large models", note, header, rows)
 
 
 def _platform(milliseconds: dict[str, float]) -> Table:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from onnxexp.builder.builder import Builder
     from onnxexp.builder.producer import Producer
     from onnxexp.builder.tensor import ComplexTensor, Tensor
+    from onnxexp.capture.model_weights import meta_parameters
     from onnxexp.capture.torch_state import is_exporting as is_in_onnx_export
     from onnxexp.cli.dry_run import CheckReport, check
     from onnxexp.lowering.keep_torch_ops import OperatorExportTypes
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from onnxexp.pipeline import export
     from onnxexp.plugins.hookspecs import hookimpl
     from onnxexp.program.program import ONNXProgram
+    from onnxexp.request.checkpoint import read_checkpoint
     from onnxexp.request.export_context import ExportContext
     from onnxexp.request.options import Options
     from onnxexp.request.training_mode import TrainingMode
@@ -54,6 +56,8 @@ __all__ = [
     "export",
     "hookimpl",
     "is_in_onnx_export",
+    "meta_parameters",
+    "read_checkpoint",
     "warn",
 ]
 __all__ += errors.__all__
@@ -73,6 +77,8 @@ _HOMES = {
     "export": "pipeline",
     "hookimpl": "plugins.hookspecs",
     "is_in_onnx_export": "capture.torch_state:is_exporting",
+    "meta_parameters": "capture.model_weights",
+    "read_checkpoint": "request.checkpoint",
     "warn": "user_warnings",
 }
 """The module of each name that needs torch or pluggy (and its name there), imported at the first use of the name."""

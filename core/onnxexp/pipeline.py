@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Literal
 import torch
 
 from onnxexp.capture.model_tensors import run_original
+from onnxexp.capture.model_weights import Weights, find_weights, with_weights
 from onnxexp.capture.torch_state import LOCK
 from onnxexp.lowering.assemble import assemble
 from onnxexp.lowering.build import Build
@@ -53,6 +54,7 @@ def export(
     prefer: Mapping[str, str] | None = None,
     skip_passes: Sequence[str] = (),
     custom_opsets: Mapping[str, int] | None = None,
+    weights: Weights | None = None,
     export_params: bool = True,
     keep_initializers_as_inputs: bool = False,
     do_constant_folding: bool = True,
@@ -94,6 +96,9 @@ def export(
         prefer: The plugin that lowers an operator which several claim: ``{"aten::gelu": "my-pack"}``.
         skip_passes: Passes to skip, as ``name`` or ``plugin/name``.
         custom_opsets: The imported versions of domains other than ONNX's own.
+        weights: The weights of the model, whose own may be on the meta device: the path of a safetensors checkpoint (a file, an
+            index of several, or a folder with one of the two), which is mapped into memory and read while the file is written;
+            or tensors by name. The names are those of the model's `state_dict`. The model itself stays as it is.
         export_params: False turns the parameters into inputs of the graph.
         keep_initializers_as_inputs: True also lists the parameters among the graph's inputs, so that a caller can override them.
         do_constant_folding: False keeps computations on constants in the graph.
@@ -128,9 +133,9 @@ def export(
     passes = Passes(packs, context)
     call = read_call(model, args, kwargs, capture=options.capture, dynamic_shapes=dynamic_shapes, dynamic_axes=dynamic_axes,
                      input_names=input_names, output_names=output_names)  # fmt: skip
-    seconds: dict[str, float] = {}
-    clock = functools.partial(_timed, seconds)
-    with clock("capture"), LOCK, packs.capturing(context):  # plugins may patch torch: one capture at a time
+    call.weights = find_weights(call.model, weights)
+    seconds, clock = _clock()
+    with clock("capture"), LOCK, packs.capturing(context), with_weights(call.weights):  # plugins may patch torch: one at a time
         captured = capture_hook.capture(packs, call.model, call.args, call.kwargs, call.spec, context)
         io = name_graph_io(captured, call.spec, output_names)
     with clock("pre passes"):
@@ -139,7 +144,7 @@ def export(
         print(captured.graph)
     build = Build(captured, io, call, packs, context, export_type, export_params, keep_initializers_as_inputs, passes)
     with clock("lower"):
-        lowering, weights, results = build.lower()
+        lowering, parameters, results = build.lower()
     with clock("assemble"), contextlib.closing(lowering.builder):
         onnx_model = assemble(lowering.builder, graph_outputs(io, results))
         record = build.record(lowering)
@@ -148,7 +153,7 @@ def export(
         onnx_model.metadata_props.update(_metadata(packs, context) | warn_of_torch(lowering.kept, export_type))
     program = ONNXProgram(
         onnx_model, signature=call_signature(captured, io, call, context),
-        eager=functools.partial(run_original, call, context), example=(call.args, call.kwargs), weights=weights,
+        eager=functools.partial(run_original, call, context), example=(call.args, call.kwargs), weights=parameters,
         plugins_used=packs.used_plugins, timings=seconds, spec=call.spec, write=functools.partial(write_program, packs, context),
         pass_timings=passes.seconds, lowered=lowering.lowered, record=record, prepare=functools.partial(prepare_session, packs),
         write_report=functools.partial(report_program, packs),
@@ -169,9 +174,14 @@ def _metadata(packs: plugin_loading.Plugins, context: ExportContext) -> dict[str
     return named | ({"onnxexp.restrictions": "; ".join(context.restrictions)} if context.restrictions else {})
 
 
-@contextlib.contextmanager
-def _timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
-    """Note the wall-clock seconds of a stage."""
-    start = time.perf_counter()
-    yield
-    seconds[stage] = time.perf_counter() - start
+def _clock() -> tuple[dict[str, float], Callable[[str], contextlib.AbstractContextManager[None]]]:
+    """Return the wall-clock seconds by stage, and a function that times a block."""
+    seconds: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def clock(stage: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        seconds[stage] = time.perf_counter() - start
+
+    return seconds, clock

@@ -9,6 +9,7 @@ from pathlib import Path
 import onnx
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from tests.core.commanding import install, run, separately
 
@@ -221,6 +222,28 @@ def test_one_file_or_two(project: str, capsys: Capsys) -> None:
     assert [Path(path).name for path in ran.document["paths"]] == ["model.onnx", "model.onnx.data"]
     ran = run(capsys, "export", "big.py:make", "-o", "model.onnx", "--one-file", "--json")
     assert [Path(path).name for path in ran.document["paths"]] == ["model.onnx"]
+
+
+def test_weights_from_a_checkpoint(project: str, capsys: Capsys) -> None:
+    Path("hollow.py").write_text(
+        "import torch, onnxexp\n"
+        "def make():\n"
+        "    with onnxexp.meta_parameters():\n"
+        "        return torch.nn.Linear(4, 3), torch.ones(1, 4)\n"
+    )
+    linear = torch.nn.Linear(4, 3)
+    save_file(linear.state_dict(), "linear.safetensors")
+    weights = ("--weights", "linear.safetensors")
+    ran = run(capsys, "export", "hollow.py:make", "-o", "model.onnx", "--verify", *weights)
+    assert ran.status == 0 and "verified: every output agrees" in ran.out, ran.err
+    stored = {each.name: onnx.numpy_helper.to_array(each) for each in loaded().graph.initializer}
+    assert (stored["bias"] == linear.bias.detach().numpy()).all()
+    assert run(capsys, "check", "hollow.py:make", *weights).status == 0
+    assert run(capsys, "verify", "model.onnx", "--against", "hollow.py:make", "--find-mismatch", *weights).status == 0
+    save_file(torch.nn.Linear(4, 3).state_dict(), "linear.safetensors")
+    assert run(capsys, "verify", "model.onnx", "--against", "hollow.py:make", *weights).status == 1
+    ran = run(capsys, "export", "hollow.py:make", "-o", "model.onnx", "--weights", "nowhere.safetensors")
+    assert ran.status == 2 and "there is no file nowhere.safetensors; cure: " in ran.err
 
 
 def test_the_document(project: str, capsys: Capsys) -> None:

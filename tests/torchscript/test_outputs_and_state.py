@@ -101,3 +101,19 @@ def test_a_wrapped_model(wrap) -> None:
     program = onnxexp.export(wrap(model), (X,), capture="trace", dynamic_shapes={"input": {0: "n"}})
     assert [value.name for value in program.model.graph.inputs] == ["input"]
     assert set(program.model.graph.initializers) == {"weight", "bias"}
+
+
+@pytest.mark.parametrize("capture", ["trace", "script"])
+def test_weights_of_a_checkpoint(capture, tmp_path) -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)).eval()
+    with onnxexp.meta_parameters():
+        hollow = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)).eval()
+    files = []
+    for each, weights in ((model, None), (hollow, model.state_dict())):
+        files.append(tmp_path / f"{len(files)}.onnx")
+        exported(each, (X,), capture=capture, dynamic_axes={"input": {0: "n"}}, weights=weights).save(files[-1])
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert all(each.is_meta for each in hollow.parameters())
+    if capture == "trace":
+        with pytest.raises(CaptureError, match="is on the meta device, without data, and its inputs are not; cure: weights="):
+            exported(hollow, (X,), capture=capture)

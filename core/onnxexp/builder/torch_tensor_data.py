@@ -46,6 +46,11 @@ class TorchTensor(ir.tensor_adapters.TorchTensor):
         to_onnx(tensor.dtype)
         super().__init__(tensor, name, doc_string)
 
+    @property
+    def stored(self) -> torch.Tensor:
+        """The tensor in memory, from which a subclass may compute the elements."""
+        return super().raw
+
     def pieces(self) -> Iterator[torch.Tensor]:
         """Cut the tensor into pieces in row-major order.
 
@@ -75,7 +80,7 @@ class TorchTensor(ir.tensor_adapters.TorchTensor):
     @property
     def nbytes(self) -> int:
         """The number of bytes, without computing the elements in a subclass."""
-        return super().raw.nbytes
+        return self.stored.nbytes
 
     def tofile(self, file: BinaryWriter) -> None:
         """Write what `tobytes` returns, piece by piece."""

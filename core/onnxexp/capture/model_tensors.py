@@ -12,6 +12,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from onnxexp.capture.model_weights import with_weights
 from onnxexp.capture.torch_state import model_mode
 from onnxexp.request.example_call import ExampleCall
 from onnxexp.request.export_context import ExportContext
@@ -117,5 +118,5 @@ def call_unharmed(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[
 def run_original(call: ExampleCall, context: ExportContext, /, *args: Any, **kwargs: Any) -> Any:
     """Run the original model in the mode of the export, to compare a program with it."""
     modules = () if isinstance(call.model, ExportedProgram) else call.module.modules()
-    with model_mode(modules, context.options.training):
+    with model_mode(modules, context.options.training), with_weights(call.weights):
         return pytree.tree_map_only(torch.Tensor, context.dense, call_unharmed(call.module, args, kwargs))

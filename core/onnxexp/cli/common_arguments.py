@@ -53,7 +53,11 @@ def add_selection(parser: argparse.ArgumentParser, *, inherited: bool = False) -
 
 
 def add_target(parser: argparse.ArgumentParser, *, dynamic: bool = True) -> None:
-    """Declare the arguments for a target's example inputs and dynamic axes."""
+    """Declare the arguments for a target's weights, example inputs and dynamic axes."""
+    parser.add_argument(
+        "--weights", metavar="PATH",
+        help="weights for the model, which may be on the meta device: a safetensors file, or a folder with one or with its index",
+    )  # fmt: skip
     group = parser.add_argument_group("example inputs")
     group.add_argument(
         "--input", action="append", metavar="SPEC", default=[],

@@ -89,6 +89,7 @@ def prepare(options: argparse.Namespace, progress: Progress) -> Prepared:
         "fallback": options.fallback,
         "debug": options.debug,
         "check_sizes": options.check_sizes,
+        "weights": options.weights,
     }
     arguments = {**target.options, **{name: value for name, value in overrides.items() if value not in (None, [])}}
     if shapes is not None:

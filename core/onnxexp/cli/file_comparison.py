@@ -17,6 +17,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp.builder.torch_tensor_data import TorchTensor
+from onnxexp.capture.model_weights import find_weights
 from onnxexp.checking.comparison import VerificationReport, compare, run_eager
 from onnxexp.checking.mismatch import find_mismatch
 from onnxexp.checking.mismatch_report import MismatchReport
@@ -57,7 +58,7 @@ class Comparer:
         The model may define operators of the file.
 
         Raises:
-            OptionError: Its example does not match the file's inputs.
+            OptionError: Its example does not match the file's inputs, or its weights do not fit.
             OnnxExporterError: ONNX Runtime refuses the file.
         """
         self._session = Session(self._model, functools.partial(prepare_session, self._plugins))
@@ -68,6 +69,8 @@ class Comparer:
         self._eager = target.model.module(check_guards=False) if program else as_module(target.model)
         if not program:
             self._eager.eval()
+        for module, name, tensor in find_weights(target.model if program else self._eager, target.options.get("weights")):
+            setattr(module, name, tensor)
         if any(isinstance(value.type, (ir.SequenceType, ir.OptionalType)) for value in self._inputs.values()):
             args, kwargs = whole_lists(self._eager, args, kwargs, "script")
         self._args, self._kwargs, self._target = args, dict(kwargs), target

@@ -72,7 +72,10 @@ def run(options: argparse.Namespace, output: Output) -> int:
         progress.stage(f"loading {options.file}")
         comparer = Comparer(options.file)
         progress.stage(f"loading {options.against}")
-        comparer.against(load(options.against, options.input, trusted=options.allow_pickle))
+        target = load(options.against, options.input, trusted=options.allow_pickle)
+        if options.weights is not None:
+            target.options["weights"] = options.weights
+        comparer.against(target)
         runs = []
         for sizes in ({}, *size_sets):
             progress.stage(f"comparing at {sizes or 'the example inputs'}")

@@ -84,9 +84,12 @@ def bind_inputs(
     for index, value in enumerate(graph.inputs):
         if index not in io.inputs:
             lowering.bind(value, spec.leaves[index].value)
-    empty = next((value.name for value, tensor in graph.params.items() if export_params and not has_data(tensor)), None)
-    if empty is not None:
-        raise CaptureError(f"{empty} has no data, it is on the meta device; cure: load the weights, or set export_params=False")
+    empty = [value.name for value, tensor in graph.params.items() if export_params and not has_data(tensor)]
+    if empty:
+        more = f" and {len(empty) - 3} more" if len(empty) > 3 else ""
+        raise CaptureError(
+            f"on the meta device, without data: {', '.join(empty[:3])}{more}; cure: weights=CHECKPOINT, or export_params=False"
+        )
     weights: dict[str, torch.Tensor] = {}
     for value, tensor in list(graph.params.items()):
         constant = value.name.startswith("lifted_tensor") or tensor.is_complex()  # written in the code, or not for ONNX

@@ -14,6 +14,7 @@ from torch.export import ExportedProgram
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
+from onnxexp.builder.torch_tensor_data import has_data
 from onnxexp.capture.captured_program import CapturedProgram
 from onnxexp.capture.torch_export import frontend as torch_export
 from onnxexp.errors import CaptureError, OnnxExporterError, PluginError
@@ -62,7 +63,7 @@ def capture(
         program, refused = _captured(plugins, context.options, call)
     except CaptureError as error:
         names = _class_namespaces(model) | set(re.findall(r"\b\w+::\w+", str(error)))
-        cures = packs(names, plugins.off) if names else []
+        cures = (packs(names, plugins.off) if names else []) + _device_cures(model, spec)
         if not cures:
             raise
         raise CaptureError("\n".join([str(error), *cures])) from error
@@ -80,6 +81,17 @@ def _captured(plugins: Plugins, options: Options, call: Mapping[str, Any]) -> tu
         if options.capture != "auto":
             raise refused from None
         return _traced(plugins, options, call, refused), refused
+
+
+def _device_cures(model: Any, spec: DynamicSpec) -> list[str]:
+    """The cure for a model on the meta device, if its inputs are not there."""
+    tensors = [*model.parameters(), *model.buffers()] if isinstance(model, torch.nn.Module) else []
+    if all(map(has_data, tensors)) or not any(
+        isinstance(leaf.value, torch.Tensor) and has_data(leaf.value) for leaf in spec.leaves
+    ):
+        return []
+    cure = "weights=CHECKPOINT, or inputs on the meta device too with export_params=False"
+    return [f"The model is on the meta device, without data, and its inputs are not; cure: {cure}"]
 
 
 def _class_namespaces(model: Any) -> set[str]:

@@ -34,6 +34,7 @@ import onnx_ir as ir
 from onnxexp.builder.torch_tensor_data import BinaryWriter, TorchTensor, contiguous_bytes
 from onnxexp.errors import OptionError, SerializeError
 from onnxexp.serialize.atomic_file import NewFile, checked_target, explained, new_file
+from onnxexp.serialize.mapped_files import MappedFiles
 from onnxexp.serialize.proto_layout import FileLayout, Part, describe, lay_out, skeleton
 
 __all__ = ["SavedFile", "WriteOptions", "save", "to_proto"]
@@ -41,6 +42,8 @@ __all__ = ["SavedFile", "WriteOptions", "save", "to_proto"]
 _LIMIT = 2**31 - 1
 """Bytes of the largest message that protobuf reads."""
 _MARGIN = 16 << 20
+_WRITE = 1 << 20
+"""Bytes of one write. 3.8 GB of mapped weights took 3.0 s so, and 12.6 s with one write for each weight (Linux 6.18, ext4)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,22 +194,24 @@ def _write(file: NewFile, layout: FileLayout) -> None:
 
 def _write_stream(file: BinaryWriter, layout: FileLayout) -> None:
     """Write from the stream's current position on, without seeking."""
-    position = 0
+    position, mapped = 0, MappedFiles()
     for part in layout.parts:
         if part.offset > position:
             _write_all(file, memoryview(bytes(part.offset - position)))
-        for memory in _contents(part):
+        for memory in _contents(part, mapped):
             _write_all(file, memory)
         position = part.offset + part.size
 
 
-def _contents(part: Part) -> Iterator[memoryview]:
+def _contents(part: Part, mapped: MappedFiles) -> Iterator[memoryview]:
     if isinstance(part.content, bytes):
         yield memoryview(part.content)
         return
     tensor = part.content.raw() if isinstance(part.content, ir.LazyTensor) else part.content  # computed once
     if isinstance(tensor, TorchTensor) and tensor.nbytes == part.size:
-        yield from map(contiguous_bytes, tensor.pieces())
+        pieces = tensor.pieces()
+        with mapped.resident(tensor.stored, part.name):
+            yield from map(contiguous_bytes, pieces)
         return
     contents = tensor.tobytes()
     if len(contents) != part.size:
@@ -216,13 +221,14 @@ def _contents(part: Part) -> Iterator[memoryview]:
 
 def _write_all(file: BinaryWriter, memory: memoryview) -> None:
     while memory:
-        written = file.write(memory)
+        piece = memory[:_WRITE]
+        written = file.write(piece)
         if not isinstance(written, int):
             if isinstance(file, io.RawIOBase):
                 raise SerializeError(
                     "the file object does not block, so it cannot take a whole model: make it blocking, or give a path"
                 )
-            return  # a wrapper that does not count takes everything
-        if not 0 < written <= len(memory):
-            raise SerializeError(f"the file object's write() returned {written} for {len(memory)} bytes")
+            written = len(piece)  # a wrapper that does not count takes everything
+        if not 0 < written <= len(piece):
+            raise SerializeError(f"the file object's write() returned {written} for {len(piece)} bytes")
         memory = memory[written:]
