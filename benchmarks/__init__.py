@@ -5,6 +5,7 @@
     exporters                       the compared tools: onnxexp twice, torch.onnx.export twice, torch.export alone
     export_worker, latency_worker   one measurement in its own process
     bridge                          what the torch bridge adds to a call
+    checking                        what find_mismatch and a report cost
     quantized, quantized_models     quantized models: onnxexp's float file, its quantized file, torch.onnx's quantized file
     quantized_worker                one of them, in its own process
     running                         the parent process, which runs the workers one after the other

@@ -131,7 +131,7 @@ class ModelResult:
 class Run:
     """One run: the machine, the settings, the models, the cost of plugins in ms.
 
-    Last the quantized models, and microseconds per call of a C++ operator by who calls it.
+    Last the quantized models, microseconds per call of a C++ operator by who calls it, and what checking costs by model.
     """
 
     machine: dict[str, str]
@@ -140,6 +140,7 @@ class Run:
     platform: dict[str, float] = dataclasses.field(default_factory=dict)
     quantized: list[QuantizedResult] = dataclasses.field(default_factory=list)
     bridge: dict[str, float] = dataclasses.field(default_factory=dict)
+    checking: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Write the run as JSON."""
@@ -155,4 +156,5 @@ class Run:
             for item in data["models"]
         ]
         quantized = [QuantizedResult(**item) for item in data.get("quantized", [])]
-        return Run(data["machine"], data["settings"], models, data.get("platform", {}), quantized, data.get("bridge", {}))
+        rest = {key: data.get(key, {}) for key in ("bridge", "checking")}
+        return Run(data["machine"], data["settings"], models, data.get("platform", {}), quantized, **rest)

@@ -10,6 +10,7 @@ from rich.table import Table as RichTable
 
 from . import targets
 from .bridge import LIMIT
+from .checking import CHUNK, LIMITS
 from .exporters import PEERS
 from .quantized import QuantizedResult
 from .quantized_worker import FLOAT, OWN
@@ -42,6 +43,7 @@ def tables(run: Run) -> list[Table]:
         _trace(models),
         _quantized(run.quantized),
         _bridge(run.bridge),
+        _checking(run.checking),
         _platform(run.platform),
         _failures(models),
     ]
@@ -208,6 +210,16 @@ def _bridge(microseconds: dict[str, float]) -> Table:
         f"{LIMIT:.0f} to ONNX Runtime's kernel. torch.onnx writes such nodes, and nothing runs them."
     )
     return Table("A C++ operator through the torch bridge", note, ("called by", "µs"), rows)
+
+
+def _checking(models: dict[str, dict[str, float]]) -> Table:
+    rows = [(name, *(_number(figures.get(key), 2) for key in LIMITS)) for name, figures in models.items()]
+    limits = [("at most", *(_number(limit, 1) for limit in LIMITS.values()))] if rows else []
+    note = (
+        f"`find_mismatch(chunk_bytes={CHUNK >> 20} MiB)` compares every captured node; the ONNX run loads the model. Times are "
+        "processor time of one thread, but for opening the page in Chromium. torch.onnx has neither."
+    )
+    return Table("Checks and reports", note, ("model", *LIMITS), rows + limits)
 
 
 def _platform(milliseconds: dict[str, float]) -> Table:

@@ -221,3 +221,20 @@ def test_the_metadata_of_a_node_are_the_programs() -> None:
     program = onnxexp.export(torch.nn.Sequential(torch.nn.Tanh()), (torch.ones(2),))
     (node,) = program.model.graph
     assert node.metadata_props["onnxexp.op"] == "aten::tanh" and node.metadata_props["onnxexp.scope"] == "0"
+
+
+def test_a_report_of_operators_without_symbolics(models: Path, capsys: Capsys) -> None:
+    with torch.library._scoped_library("checkedreport", "DEF") as library:
+        library.define("odd(Tensor x) -> Tensor")
+        library.impl("odd", lambda x: x * 2, "CompositeExplicitAutograd")
+        (models / "odd.py").write_text(
+            "import torch\n\n\nclass Odd(torch.nn.Module):\n    def forward(self, x):\n"
+            "        return torch.ops.checkedreport.odd(torch.ops.checkedreport.odd(x).sin())\n\n\n"
+            "def make():\n    return Odd(), (torch.ones(2),)\n"
+        )
+        ran = run(capsys, "export", "odd.py:make", "-o", "odd.onnx", "--report", "odd.html")
+    assert ran.status == 2 and "checkedreport::odd (2x)" in ran.err and not (models / "odd.onnx").exists()
+    made = parsed(models / "odd.html")
+    assert [row["o"] for row in made["captured"] if row.get("st") == "unsupported"] == ["checkedreport::odd"] * 2
+    (problem,) = made["problems"]
+    assert "write a symbolic for it" in problem and made["mismatch"] is None

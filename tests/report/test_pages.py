@@ -117,6 +117,34 @@ def test_text_of_the_model_is_never_markup(faulty: Path) -> None:
         assert "a <b>warning</b>" in page.inner_text(".warnings") and page.locator(".warnings b").count() == 0
 
 
+def test_operators_without_symbolics(tmp_path: Path) -> None:
+    with torch.library._scoped_library("reportedops", "DEF") as library:
+        library.define("odd(Tensor x) -> Tensor")
+        library.impl("odd", lambda x: x * 2, "CompositeExplicitAutograd")
+        program = networks.quietly_exported(
+            lambda x: torch.ops.reportedops.odd(x.sin()), {"x": torch.ones(2)}, operator_export_type="ONNX_FALLTHROUGH"
+        )
+        program.report(path := tmp_path / "odd.html", problems=["reportedops::odd (1x): write a symbolic for it"])
+    with opened(path) as page:
+        assert "write a symbolic for it" in page.inner_text(".verdict.fault")
+        page.get_by_role("button", name="show the first in the graph").click()
+        settled(page)
+        assert page.inner_text(".details h2") == "reportedops::odd" and "no plugin lowers it" in page.inner_text(".details")
+        fault = page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--fault')").strip()
+        assert colour_at(page, "torch", "reportedops::odd") == ",".join(str(int(fault[at : at + 2], 16)) for at in (1, 3, 5))
+
+
+def test_the_picture_stays_in_view_beside_another(resnet: Path) -> None:
+    with opened(resnet) as page:
+        page.click("#tab-Graph")
+        settled(page)
+        centre = "(view.transform.x + view.transform.k * view.box.width / 2) / view.width"
+        before = view(page, "onnx", centre)
+        page.get_by_role("button", name="torch graph beside").click()
+        settled(page)
+        assert abs(view(page, "onnx", centre) - before) < 0.05
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 400])
 def test_nothing_is_wider_than_the_window(faulty: Path, width: int, scheme: str) -> None:

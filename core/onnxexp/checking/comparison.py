@@ -236,47 +236,88 @@ def _values(
     name: str, types: tuple[str, str], expected: torch.Tensor, actual: torch.Tensor, rtol: float | None, atol: float | None
 ) -> Comparison:
     """Compare two tensors of one type, value by value."""
+    errors = _errors(expected, actual)
     default = _TOLERANCES.get(expected.dtype, (0.0, 0.0))
-    wide = torch.complex128 if expected.is_complex() else torch.float64
-    one, other = expected.to(wide), actual.to(wide)
-    magnitude = one.abs()
-    largest = float(magnitude.masked_fill(~magnitude.isfinite(), 0.0).max())
     rtol = default[0] if rtol is None else rtol
-    atol = default[1] * max(1.0, largest) if atol is None else atol
-    # NaN equals NaN, and 64-bit integers keep all bits.
-    equal = (
-        (one == other) | (one.isnan() & other.isnan())
-        if expected.is_floating_point() or expected.is_complex()
-        else expected == actual
-    )
-    error = (other - one).abs().masked_fill_(equal, 0.0).nan_to_num_(nan=torch.inf, posinf=torch.inf)
-    relative = (error / magnitude).masked_fill_(equal, 0.0).nan_to_num_(nan=torch.inf, posinf=torch.inf)
-    # Infinite where both are: no relative tolerance allows an error against an expected infinity.
-    allowed = (atol + rtol * magnitude).nan_to_num_(nan=0.0, posinf=0.0)
-    # Without a tolerance unequal values differ, also 64-bit integers that are equal as float64.
-    off = ~equal & ((error > allowed) | (rtol == atol == 0))
-    max_abs, max_rel = float(error.max()), float(relative.max())
+    atol = default[1] * max(1.0, errors.largest) if atol is None else atol
+    max_abs, max_rel = float(errors.error.max()), errors.max_rel()
+    allowed = errors.magnitude.mul(rtol).add_(atol)
+    if errors.unequal is None:
+        off = errors.error > allowed
+    else:
+        # Infinite where both are: no relative tolerance allows an error against an expected infinity.
+        allowed.nan_to_num_(nan=0.0, posinf=0.0)
+        # Without a tolerance unequal values differ, also 64-bit integers that are equal as float64.
+        off = errors.unequal & ((errors.error > allowed) | (rtol == atol == 0))
     problem = ""
     if off.any():
-        worst = int((error / allowed).nan_to_num_(nan=0.0, posinf=torch.inf).masked_fill_(~off, -1.0).argmax())
+        worst = int((errors.error / allowed).nan_to_num_(nan=0.0, posinf=torch.inf).masked_fill_(~off, -1.0).argmax())
         index = [int(position) for position in torch.unravel_index(torch.tensor(worst), expected.shape)]
         problem = (
             f"{types[0]}, {int(off.sum())} of {off.numel()} elements are off by more than rtol={rtol:.3g}, atol={atol:.3g}; "
             f"the worst, at {index}: expected {_number(expected, worst)}, got {_number(actual, worst)} "
-            f"(max abs error {max_abs:.3g}, max rel error {max_rel:.3g}){_not_finite(one, other)}"
+            f"(max abs error {max_abs:.3g}, max rel error {max_rel:.3g}){_not_finite(expected, actual, errors)}"
         )
-    return Comparison(name, *types, problem, max_abs, max_rel, _snr(magnitude, error))
+    return Comparison(name, *types, problem, max_abs, max_rel, errors.snr())
 
 
-def _snr(magnitude: torch.Tensor, error: torch.Tensor) -> float:
-    """The power of the finite values over that of their errors, in dB."""
-    others = ~(magnitude.isfinite() & error.isfinite())
-    signal, noise = (float(each.masked_fill(others, 0.0).square().sum()) for each in (magnitude, error))
-    return math.inf if noise == 0 else -math.inf if signal == 0 else 10 * math.log10(signal / noise)
+@dataclasses.dataclass(frozen=True)
+class _Errors:
+    """The errors of a tensor.
+
+    Attributes:
+        magnitude: The absolute values of the original.
+        error: The absolute errors; infinite where only one side is NaN.
+        largest: The largest finite magnitude.
+        unequal: Where the two differ; None where all values are finite, and they differ where the error is not 0.
+    """
+
+    magnitude: torch.Tensor
+    error: torch.Tensor
+    largest: float
+    unequal: torch.Tensor | None = None
+
+    def max_rel(self) -> float:
+        """The largest relative error."""
+        relative = (self.error / self.magnitude).masked_fill_(self.error == 0, 0.0)
+        return float(relative.nan_to_num_(nan=torch.inf, posinf=torch.inf).max())
+
+    def snr(self) -> float:
+        """The power of the finite values over that of their errors, in dB."""
+        parts = [self.magnitude, self.error]
+        if self.unequal is not None:
+            others = ~(self.magnitude.isfinite() & self.error.isfinite())
+            parts = [each.masked_fill(others, 0.0) for each in parts]
+        signal, noise = (float(torch.linalg.vector_norm(each, dtype=torch.float64)) for each in parts)
+        return math.inf if noise == 0 else -math.inf if signal == 0 else 20 * math.log10(signal / noise)
 
 
-def _not_finite(expected: torch.Tensor, actual: torch.Tensor) -> str:
+def _errors(expected: torch.Tensor, actual: torch.Tensor) -> _Errors:
+    """Measure finite floats in their own precision, at least float32, and anything else in float64.
+
+    A comparison in float64 takes three times as long.
+    """
+    if expected.is_floating_point():
+        precision = max(expected.dtype, torch.float32, key=lambda dtype: dtype.itemsize)
+        one, other = expected.to(precision), actual.to(precision)
+        magnitude, error = one.abs(), (other - one).abs_()
+        largest = float(magnitude.max())
+        if math.isfinite(largest) and math.isfinite(float(error.max())):
+            return _Errors(magnitude, error, largest)
+    wide = torch.complex128 if expected.is_complex() else torch.float64
+    one, other = expected.to(wide), actual.to(wide)
+    magnitude = one.abs()
+    # NaN equals NaN, and 64-bit integers keep all bits.
+    floats = expected.is_floating_point() or expected.is_complex()
+    equal = (one == other) | (one.isnan() & other.isnan()) if floats else expected == actual
+    error = (other - one).abs().masked_fill_(equal, 0.0).nan_to_num_(nan=torch.inf, posinf=torch.inf)
+    return _Errors(magnitude, error, float(magnitude.masked_fill(~magnitude.isfinite(), 0.0).max()), ~equal)
+
+
+def _not_finite(expected: torch.Tensor, actual: torch.Tensor, errors: _Errors) -> str:
     """Counts of NaN and infinities where the two have different ones."""
+    if errors.unequal is None:
+        return ""
     counts = [
         f"{int(of(actual).sum())} {name} where the original has {int(of(expected).sum())}"
         for name, of in (("NaN", torch.isnan), ("infinities", torch.isinf))

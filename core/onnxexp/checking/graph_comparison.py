@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -80,20 +80,26 @@ class GraphComparison:
         pending: list[tuple[Node, list[Any] | None, str]] = []
         size, weights = 0, set[Value]()
         for index, node in enumerate(self.graph.nodes):
-            random = is_random(node)
             results, note = self._in_torch(node)
-            pending.append((node, results, note))
-            read = {value for value in self._reads(node) if value in self.graph.params} - weights
-            weights |= read  # the runtime loads them with the nodes of a chunk
-            size += _bytes(results or ()) + _bytes([self.graph.params[value] for value in read])
-            if random or results is None or size > self.settings.chunk_bytes:  # after random numbers, torch goes on with ONNX's
+            read = {value for value in self._reads(node) if value in self.graph.params}  # the runtime loads them with a chunk
+            new = _bytes(results or ()) + self._weight_bytes(read - weights)
+            if pending and size + new > self.settings.chunk_bytes:
                 yield from self._compare(pending)
-                pending, size = [], 0
-                weights.clear()
+                self._free(index - 1)
+                pending, weights, size, new = [], set(), 0, new + self._weight_bytes(read & weights)
+            pending.append((node, results, note))
+            weights |= read
+            size += new
+            if is_random(node) or results is None:  # after random numbers, torch goes on with ONNX's
+                yield from self._compare(pending)
                 self._free(index)
+                pending, weights, size = [], set(), 0
         yield from self._compare(pending)
         self.torch_outputs = [self._known(output, self._reference) for output in self.graph.outputs]
         self._free(len(self.graph.nodes))
+
+    def _weight_bytes(self, values: Collection[Value]) -> int:
+        return _bytes([self.graph.params[value] for value in values])
 
     def _in_torch(self, node: Node) -> tuple[list[Any] | None, str]:
         """Run a node on torch's own results; None and the reason where torch cannot."""

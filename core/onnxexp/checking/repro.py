@@ -35,9 +35,8 @@ def write_repro(evidence: Evidence, text: str, folder: Path) -> Path:
     else:
         loads = [f'{names[value]} = data["inputs"]["{names[value]}"]  # %{value.name}: {value.type}' for value in evidence.inputs]
         results = ", ".join(names[output] for output in evidence.outputs)
-        reference = [*loads, *calls.splitlines(), f"expected = [{results}]"]
-        if any(not node.op.startswith("aten::") for node in evidence.nodes):
-            reference = ["try:", *(f"    {line}" for line in reference), *_UNREGISTERED]
+        calling = [*loads, *calls.splitlines(), f"expected = [{results}]"]
+        reference = ["try:", *(f"    {line}" for line in calling), *_UNREGISTERED]
     script = _SCRIPT.format(comment="\n".join(f"# {line}".rstrip() for line in text.splitlines()), reference="\n".join(reference))
     path = folder / "repro.py"
     path.write_text(script, encoding="utf-8")
@@ -98,7 +97,7 @@ def _text(arg: Any, names: Mapping[Value, str]) -> str:
 
 
 _UNREGISTERED = [
-    "except AttributeError:  # import the module that registers the operator to run it here",
+    "except AttributeError:  # a custom operator: import the module that registers it to run it here",
     '    expected = data["expected"]  # torch\'s results in the run that found the fault',
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import sys
 import time
@@ -11,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onnxexp.cli.export_call import add_arguments, prepare
+from onnxexp.cli.export_call import Prepared, add_arguments, prepare
 from onnxexp.cli.text_or_json import Output, Progress, readable
-from onnxexp.errors import OnnxExporterError, VerificationError
+from onnxexp.errors import LoweringError, OnnxExporterError, VerificationError
 
 if TYPE_CHECKING:
     from onnxexp.program.program import ONNXProgram
@@ -97,7 +98,13 @@ def _export(options: argparse.Namespace, progress: Progress) -> tuple[ONNXProgra
     external = True if options.external_data else False if options.one_file else external
     verify = options.verify or prepared.options.pop("verify", False)
     prepared.options.pop("verify", None)
-    program = export(prepared.model, prepared.args, **prepared.options)
+    try:
+        program = export(prepared.model, prepared.args, **prepared.options)
+    except LoweringError as error:
+        if options.report is not None:
+            progress.stage(f"writing {options.report}")
+            _report_problems(prepared, error, options.report)
+        raise
     program.timings = {"load torch and the model": loading, **program.timings}
     if verify:
         progress.stage("comparing with the model in ONNX Runtime")
@@ -115,6 +122,18 @@ def _export(options: argparse.Namespace, progress: Progress) -> tuple[ONNXProgra
     saved = program.save(options.output, external_data=external, strip=options.strip or prepared.options.pop("strip", False))
     program.timings["write"] = time.perf_counter() - begin
     return program, saved, "" if verify else None
+
+
+def _report_problems(prepared: Prepared, error: LoweringError, path: Path) -> None:
+    """Write a report on a model with operators that cannot be lowered.
+
+    It shows an export that keeps them.
+    """
+    from onnxexp.pipeline import export
+
+    with contextlib.suppress(OnnxExporterError):  # the first error is raised all the same
+        program = export(prepared.model, prepared.args, **{**prepared.options, "operator_export_type": "ONNX_FALLTHROUGH"})
+        program.report(path, problems=[str(error)])
 
 
 def _located(program: ONNXProgram) -> str:

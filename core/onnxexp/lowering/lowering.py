@@ -38,7 +38,8 @@ class Lowering:
     A node that no plugin claims is decomposed. One error at the end names all operators that cannot be lowered.
 
     Attributes:
-        lowered: Every node of the captured graph and its lowering: a plugin's name, "decomposed", "core", or "" for none.
+        lowered: Every node of the captured graph and its lowering: a plugin's name, "decomposed", "core", "torch"
+            for one that is kept, or "" for none.
         symbolics: The full name of the symbolic that lowered a node, also one of a decomposition.
         decompositions: The graphs of the nodes that were decomposed.
         problems: The nodes that could not be lowered.
@@ -193,7 +194,7 @@ class Lowering:
         return None
 
     def _kept(self, node: Node) -> list[Any]:
-        self._note(node, "core")
+        self._note(node, "torch")
         self.kept.append(node)
         return list(emit_torch_node(self.builder, node, [self.resolve(arg) for arg in node.args], self._export_type))
 

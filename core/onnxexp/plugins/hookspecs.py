@@ -247,7 +247,12 @@ def prepare_session(model: ir.Model, options: onnxruntime.SessionOptions) -> ir.
 
 @_hookspec(firstresult=True)
 def write_report(
-    program: ONNXProgram, path: Path, mismatch: MismatchReport | None, profile: bool, warnings: Sequence[str]
+    program: ONNXProgram,
+    path: Path,
+    mismatch: MismatchReport | None,
+    profile: bool,
+    warnings: Sequence[str],
+    problems: Sequence[str],
 ) -> bool | None:
     """Write a report on a program for people to look at.
 
@@ -259,6 +264,7 @@ def write_report(
         mismatch: The result of `ONNXProgram.find_mismatch`, where errors are to be shown.
         profile: Whether to show the time that each operator takes in ONNX Runtime.
         warnings: The warnings of the export.
+        problems: Why operators could not be lowered, with the cures; they are nodes of torch's domains in the program.
     Result:
         True once the file is written; None for a path that another plugin writes. An earlier file must be unharmed by an error.
     First or all:

@@ -57,9 +57,9 @@ def prepare_session(plugins: Plugins, model: ir.Model, options: Any) -> ir.Model
 
 
 def report_program(
-    plugins: Plugins, program: ONNXProgram, path: Path, mismatch: MismatchReport | None, profile: bool, warnings: Sequence[str]
+    plugins: Plugins, program: ONNXProgram, path: Path, mismatch: MismatchReport | None, profile: bool, **texts: Sequence[str]
 ) -> None:
-    """Write a report.
+    """Write a report, see `ONNXProgram.report`.
 
     An installed plugin does it where the program's own have no such hook.
 
@@ -68,7 +68,7 @@ def report_program(
     own = plugins.implementations("write_report")
     for implementation in own or loading.load(config.load()).implementations("write_report"):
         try:
-            written = implementation(program=program, path=path, mismatch=mismatch, profile=profile, warnings=warnings)
+            written = implementation(program=program, path=path, mismatch=mismatch, profile=profile, **texts)
         except OnnxExporterError:
             raise
         except Exception as error:  # a hook may raise anything: the error names the plugin

@@ -34,7 +34,8 @@ __all__ = ["InputSlot", "ONNXProgram", "OutputSlot", "Signature", "Target", "Wri
 Target: TypeAlias = "str | os.PathLike[str] | BinaryIO"
 Write: TypeAlias = "Callable[[ONNXProgram, Target, WriteOptions], SavedFile]"
 """Writes a program to a path or a binary file object."""
-WriteReport: TypeAlias = "Callable[[ONNXProgram, Path, MismatchReport | None, bool, Sequence[str]], None]"
+WriteReport: TypeAlias = "Callable[..., None]"
+"""Writes a report, see `onnxexp.plugins.program_hooks.report_program`."""
 
 
 class ONNXProgram:
@@ -52,7 +53,8 @@ class ONNXProgram:
         pass_timings: Seconds by pass, as ``plugin/pass``.
         spec: The dynamic axes and numbers of the export; None where there are none.
         prepare: Prepares the model for ONNX Runtime, by the plugins' hooks.
-        lowered: The nodes of the captured graph, each with its lowering: a plugin's name, "decomposed", or "core".
+        lowered: The nodes of the captured graph, each with its lowering: a plugin's name, "decomposed", "core", or
+            "torch" for one that is kept.
         record: The captured graph and the ONNX value of each of its values; None for a program that was made otherwise.
     """
 
@@ -137,6 +139,7 @@ class ONNXProgram:
         mismatch: MismatchReport | bool = False,
         profile: bool = False,
         warnings: Sequence[str] = (),
+        problems: Sequence[str] = (),
     ) -> None:
         """Write a page about this program, by a plugin such as onnxexp-plugin-report.
 
@@ -147,6 +150,7 @@ class ONNXProgram:
             mismatch: A result of `find_mismatch`, whose errors are shown; True runs it on the example.
             profile: Show the time that each operator takes in ONNX Runtime.
             warnings: The warnings of the export.
+            problems: Why operators could not be lowered, for a program that keeps them (``ONNX_FALLTHROUGH``).
 
         Raises:
             OnnxExporterError: No plugin writes such a file, or it failed. An earlier file is unharmed.
@@ -154,7 +158,7 @@ class ONNXProgram:
         if self._write_report is None:
             raise OnnxExporterError("this program cannot be reported; cure: use the program that onnxexp.export returns")
         found = self.find_mismatch() if mismatch is True else mismatch or None
-        self._write_report(self, Path(path), found, profile, warnings)
+        self._write_report(self, Path(path), found, profile, warnings=warnings, problems=problems)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model in ONNX Runtime, with the original's arguments.

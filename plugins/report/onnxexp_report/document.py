@@ -21,7 +21,12 @@ __all__ = ["document"]
 
 
 def document(
-    program: ONNXProgram, *, mismatch: Any = None, profile: Mapping[str, Any] | None = None, warnings: Sequence[str] = ()
+    program: ONNXProgram,
+    *,
+    mismatch: Any = None,
+    profile: Mapping[str, Any] | None = None,
+    warnings: Sequence[str] = (),
+    problems: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Describe a program.
 
@@ -30,10 +35,12 @@ def document(
         mismatch: The result of `ONNXProgram.find_mismatch`, for the errors.
         profile: The result of `profiled`, for the times.
         warnings: The warnings of the export.
+        problems: Why operators could not be lowered.
     """
     onnx = _OnnxGraph(program.model)
     graph = program.record.graph if program.record is not None else None
-    captured = _captured(graph, onnx, mismatch) if graph is not None else []
+    kept = {id(node) for node, by in program.lowered if by == "torch"} if problems else set()
+    captured = _captured(graph, onnx, mismatch, kept) if graph is not None else []
     return {
         "title": program.model.graph.doc_string or _title(program),
         "summary": _summary(program, onnx),
@@ -44,6 +51,7 @@ def document(
         "captured": captured,
         "weights": weight_rows(onnx.weights),
         "warnings": list(warnings),
+        "problems": list(problems),
         "timings": [[name, seconds] for name, seconds in program.timings.items()],
         "passes": [[name, seconds] for name, seconds in program.pass_timings.items()],
         "profile": profile,
@@ -153,7 +161,7 @@ def _attribute(attr: ir.Attr) -> str:
     return text if len(text) <= 200 else f"{text[:200]} ..."
 
 
-def _captured(graph: Graph, onnx: _OnnxGraph, mismatch: Any) -> list[dict[str, Any]]:
+def _captured(graph: Graph, onnx: _OnnxGraph, mismatch: Any, kept: set[int]) -> list[dict[str, Any]]:
     """The captured graph as rows, each with the rows of its ONNX nodes."""
     made: dict[str, list[int]] = {}
     for row, node in enumerate(onnx.nodes):
@@ -173,7 +181,7 @@ def _captured(graph: Graph, onnx: _OnnxGraph, mismatch: Any) -> list[dict[str, A
         }  # fmt: skip
         where = node.where
         row |= {"f": where.file, "l": where.line, "z": where.code} if where.file else {}
-        rows.append({**row, **_error(results.get(id(node)))})
+        rows.append({**row, **({"st": "unsupported"} if id(node) in kept else _error(results.get(id(node))))})
         producers.update(dict.fromkeys(node.outputs, len(rows) - 1))
     return rows
 

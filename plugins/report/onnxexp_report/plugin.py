@@ -21,7 +21,7 @@ class ReportPage:
 
     @hookimpl
     def write_report(
-        self, program: ONNXProgram, path: Path, mismatch: Any, profile: bool, warnings: Sequence[str]
+        self, program: ONNXProgram, path: Path, mismatch: Any, profile: bool, warnings: Sequence[str], problems: Sequence[str]
     ) -> bool | None:
         if path.suffix.lower() not in (".html", ".htm"):
             return None
@@ -30,7 +30,7 @@ class ReportPage:
         from onnxexp_report.profile import profiled
 
         times = profiled(program) if profile else None
-        write_page(document(program, mismatch=mismatch, profile=times, warnings=warnings), path)
+        write_page(document(program, mismatch=mismatch, profile=times, warnings=warnings, problems=problems), path)
         return True
 
 

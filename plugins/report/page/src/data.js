@@ -49,13 +49,16 @@ function graph(kind, nodes) {
 
 const typeOf = (row) => (row.r.length ? row.r[0].slice(row.r[0].indexOf(": ") + 2) : "");
 
+/** Whether a node is wrong by itself, or missing from the ONNX graph. */
+export const isFaulty = (status) => status === "fault" || status === "unsupported";
+
 /** The worst error among captured nodes. */
 function errorOf(doc, peers) {
   let worst = null;
   for (const id of peers) {
     const row = doc.captured[id];
     if (!row.st) continue;
-    if (!worst || row.st === "fault" || (worst.status !== "fault" && (row.te ?? 0) > worst.total))
+    if (!worst || isFaulty(row.st) || (!isFaulty(worst.status) && (row.te ?? 0) > worst.total))
       worst = { status: row.st, local: row.le ?? 0, total: row.te ?? 0 };
   }
   return worst;

@@ -1,5 +1,5 @@
 // The panel about one node: what it is, where it comes from, its counterparts, its values, its error.
-import { bytesText, countText, errorText } from "./data.js";
+import { bytesText, countText, errorText, isFaulty } from "./data.js";
 import { button, element, pairs } from "./dom.js";
 import { histogram } from "./plots.js";
 
@@ -46,9 +46,9 @@ const moduleText = (path, name) => [path.replaceAll("/", "."), name ? `(${name})
 function errorPart(doc, captured) {
   const rows = captured.map((id) => doc.captured[id]).filter((row) => row.st);
   if (!rows.length) return null;
-  const worst = rows.find((row) => row.st === "fault") ?? rows.reduce((one, other) => ((other.te ?? 0) > (one.te ?? 0) ? other : one));
-  const words = { ok: "agrees with torch", fault: "differs from torch by itself", merged: "covered by a later node", unchecked: "not compared" };
-  return element("div", { class: `verdict ${worst.st}` },
+  const worst = rows.find((row) => isFaulty(row.st)) ?? rows.reduce((one, other) => ((other.te ?? 0) > (one.te ?? 0) ? other : one));
+  const words = { ok: "agrees with torch", fault: "differs from torch by itself", merged: "covered by a later node", unchecked: "not compared", unsupported: "no plugin lowers it: see the overview" };
+  return element("div", { class: `verdict ${isFaulty(worst.st) ? "fault" : worst.st}` },
     element("strong", {}, words[worst.st]),
     worst.te === undefined ? null : element("p", {}, `max abs error ${errorText(worst.te)}, of this node alone ${errorText(worst.le ?? 0)}`),
     worst.pr ? element("p", {}, worst.pr) : null, worst.nt ? element("p", {}, worst.nt) : null);

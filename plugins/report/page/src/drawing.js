@@ -1,5 +1,6 @@
 // Draw what is in view. Far away, nodes are plain rectangles: letters would be too small to read.
 import { colour, errorColour, operatorColour } from "./colours.js";
+import { isFaulty } from "./data.js";
 
 const READABLE = 0.32;
 
@@ -129,7 +130,7 @@ function drawBox({ pen, view, near }, box, x, y) {
   }
 }
 
-const isFault = (item) => (item.isGroup ? item.fault : item.error?.status === "fault");
+const isFault = (item) => (item.isGroup ? item.fault : isFaulty(item.error?.status));
 const errorOf = (item) => (item.isGroup ? item.error : item.error?.total ?? 0);
 const isKnown = (item) => item.isGroup || (item.error && item.error.status !== "unchecked");
 

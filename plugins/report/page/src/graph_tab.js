@@ -41,7 +41,7 @@ export function graphTab(page, host) {
   make("onnx");
   showDetails(details, doc, "onnx", null);
   page.redraw.push(() => each((view) => view.redraw()));
-  if (doc.mismatch) setMode(views, host, "error");
+  if (doc.mismatch || doc.problems.length) setMode(views, host, "error");
   if (doc.mismatch?.first) requestAnimationFrame(() => showFault(page, show));
   host.views = views; // for those who try the page from outside
   return { show, search: () => search.focus() };
@@ -53,14 +53,15 @@ const labelled = (text, canvas) => {
 };
 
 function errorTools(page, views, show) {
-  if (!page.doc.mismatch) return [];
+  const { mismatch, problems } = page.doc;
+  if (!mismatch && !problems.length) return [];
   const legend = element("ul", { class: "legend" }, ERROR_LEGEND.map(([name, words]) =>
     element("li", {}, element("i", { style: `background:var(${name})` }), words)));
   const toggle = button("errors as colours", () => {
     const on = views.onnx.mode === "operator";
     setMode(views, toggle.closest(".tab"), on ? "error" : "operator");
   }, { class: "mode", "aria-pressed": "true" });
-  const first = button("first fault", () => showFault(page, show), { class: "fault", disabled: !page.doc.mismatch.first });
+  const first = button("first fault", () => showFault(page, show), { class: "fault", disabled: !mismatch?.first && !problems.length });
   return [toggle, first, legend];
 }
 
@@ -72,7 +73,7 @@ function setMode(views, host, mode) {
 
 /** Select the ONNX node of the first fault, else its captured node. */
 function showFault(page, show) {
-  const row = page.doc.captured.findIndex((each) => each.n === page.doc.mismatch.first && each.st === "fault");
+  const row = page.doc.captured.findIndex((each) => each.st === "unsupported" || (each.st === "fault" && each.n === page.doc.mismatch.first));
   if (row < 0) return;
   const [onnx] = page.doc.captured[row].x.slice(-1);
   if (onnx === undefined) show("torch", row);

@@ -59,12 +59,13 @@ export class GraphView {
   resize() {
     const { clientWidth, clientHeight } = this.canvas.parentElement;
     const ratio = window.devicePixelRatio || 1;
-    const first = !this.width;
+    const before = this.width;
     [this.width, this.height] = [clientWidth, clientHeight];
     if (!this.width || !this.height) return;
     this.canvas.width = this.width * ratio;
     this.canvas.height = this.height * ratio;
-    if (first) this.fit();
+    if (!before) this.fit();
+    else this.zoom.translateBy(select(this.canvas), (this.width - before) / 2 / this.transform.k, 0);
     if (this.wanted) this.center(this.wanted);
     this.redraw();
   }

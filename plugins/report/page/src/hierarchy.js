@@ -1,4 +1,5 @@
 // Modules as nested groups, and the items that are visible while some groups are open.
+import { isFaulty } from "./data.js";
 
 const LARGEST = 120; // a level with more items is split into numbered parts, which open like modules
 const PART = 100;
@@ -54,7 +55,7 @@ function countNodes(at) {
   for (const item of at.items) {
     if (item.isGroup) countNodes(item);
     at.count += item.isGroup ? item.count : 1;
-    at.fault ||= item.isGroup ? item.fault : item.error?.status === "fault";
+    at.fault ||= item.isGroup ? item.fault : isFaulty(item.error?.status);
     at.error = Math.max(at.error, item.isGroup ? item.error : item.error?.total ?? 0);
   }
 }

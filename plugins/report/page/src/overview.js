@@ -12,7 +12,7 @@ export function overviewTab(page, host) {
       figure(countText(summary.nodes), "ONNX nodes"), figure(countText(doc.captured.length), "captured nodes"),
       figure(countText(summary.parameters), "parameters"), figure(bytesText(summary.bytes), "of weights"),
       figure(seconds(doc.timings), "seconds to export")),
-    verdict(page), problems(doc),
+    verdict(page), problems(page),
     element("div", { class: "cards" },
       card("Inputs and outputs", declared("inputs", summary.inputs), declared("outputs", summary.outputs)),
       card("Made by", pairs([
@@ -48,10 +48,12 @@ function firstFault({ doc }) {
   return onnx === undefined ? ["torch", row] : ["onnx", onnx];
 }
 
-function problems(doc) {
-  if (!doc.problems?.length) return null;
+function problems(page) {
+  const { doc } = page;
+  if (!doc.problems.length) return null;
+  const first = doc.captured.findIndex((row) => row.st === "unsupported");
   return element("section", { class: "verdict fault" }, element("h2", {}, "Operators that could not be exported"),
-    doc.problems.map((text) => element("pre", {}, text)));
+    doc.problems.map((text) => element("pre", {}, text)), button("show the first in the graph", () => page.show("torch", first)));
 }
 
 function warnings(doc) {
