@@ -70,7 +70,7 @@ class FuseRotary(RewritePass):
         return [packed, self._places(rewriter, halves[0]), *rows]
 
     def _places(self, rewriter: Rewriter, table: ir.Value) -> ir.Value:
-        """The row of each position in a table of [batch, sequence, half] as a list of rows; [batch, sequence]."""
+        """The row of each position among the rows of a table of [batch, sequence, half]."""
         if table not in self._numbered:
             batch, length, _ = known_dims(table)
             zero, one = (rewriter.initializer(torch.tensor(number)) for number in (0, 1))
@@ -143,7 +143,7 @@ def _rotated(value: ir.Value | None) -> ir.Value | None:
 
 
 def _part(value: ir.Value | None, width: int) -> tuple[ir.Value, int] | None:
-    """Match the first (0) or second (1) half of the width; return its tensor and number."""
+    """Match the first (0) or second (1) half of the width; return tensor and number."""
     half, sizes = width // 2, dims(value)
     node = _made_by(value, "Slice") or _made_by(value, "Split")
     source = None if node is None else node.inputs[0]
