@@ -46,6 +46,10 @@ class InstalledPlugin:
     def origin(self) -> str:
         return f"{self.distribution} {self.version}"
 
+    @property
+    def is_target(self) -> bool:
+        return self.name.partition("-")[0] in TARGETS
+
 
 @dataclasses.dataclass(frozen=True)
 class PluginStatus:
@@ -122,7 +126,7 @@ def _state(plugin: InstalledPlugin, config: Config, all_: Sequence[InstalledPlug
         return PluginStatus(plugin, "off", f"disabled by {_place(config.origins['disable'])}")
     if config.plugins is not None and plugin.name not in config.plugins and ... not in config.plugins:
         return PluginStatus(plugin, "off", f"not among the plugins of {_place(config.origins['plugins'])}")
-    if plugin.name != config.target and plugin.name.partition("-")[0] in TARGETS:
+    if plugin.is_target and plugin.name != config.target:
         return PluginStatus(plugin, "off", f"it is for target={plugin.name!r} alone")
     others = " and ".join(other.origin for other in all_ if other.name == plugin.name and other is not plugin)
     if others:

@@ -195,11 +195,12 @@ def load(config: Config) -> Plugins:
     outcomes = [_loaded_or_left_out(state, required) for state in all_states]
     installed = [each for each in outcomes if isinstance(each, Plugin)]
     loaded = [*inline, *(plugin for plugin in installed if not _replaced(plugin, inline))]
+    off = [each for each in outcomes if isinstance(each, PluginStatus) and not each.found.is_target]
     known = [*(plugin.name for plugin in loaded), *(state.found.name for state in all_states)]
     for name in config.prefer.values():
         if name not in known:
             raise missing(name, known, config.origins["prefer"])
-    plugins = Plugins(loaded, config.prefer, [each for each in outcomes if isinstance(each, PluginStatus)])
+    plugins = Plugins(loaded, config.prefer, off)
     if config.strict_plugins and plugins.dispatcher.conflicts:
         raise PluginConflict("\n".join(plugins.dispatcher.conflicts))
     for conflict in plugins.dispatcher.conflicts:

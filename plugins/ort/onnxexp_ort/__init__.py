@@ -1,4 +1,4 @@
-"""onnxexp-plugin-ort: ONNX Runtime's own operators, for target="onnxruntime-contrib"."""
+"""onnxexp-plugin-ort: ONNX Runtime's own operators, as a target."""
 
 from __future__ import annotations
 

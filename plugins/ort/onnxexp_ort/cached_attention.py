@@ -24,7 +24,7 @@ _WIDTH = 8
 
 @dataclasses.dataclass(frozen=True)
 class _Cache:
-    """The keys, or the values: ``cat([past, new], 2)``, of [batch, heads, sequence, width]."""
+    """Keys or values, ``cat([past, new], 2)``, of [batch, heads, sequence, width]."""
 
     past: Tensor
     new: Tensor
@@ -71,13 +71,13 @@ def _fits(query: Tensor, keys: _Cache, values: _Cache, mask: Tensor | None) -> b
 
 
 def _heads(x: Tensor) -> tuple[int, int]:
-    """The number of heads and their width, of [batch, heads, sequence, width]; 0 where one is dynamic."""
+    """Heads and width of [batch, heads, sequence, width]; 0 where one is dynamic."""
     _, heads, _, width = x.shape or ("", "", "", "")
     return heads if isinstance(heads, int) else 0, width if isinstance(width, int) else 0
 
 
 def _fits_mask(mask: Tensor, query: Tensor, present: Tensor) -> bool:
-    """Whether a mask is [1 or batch, 1, queries, keys]; the kernel broadcasts no other axis."""
+    """Whether a mask is [1 or batch, 1, queries, keys], as the kernel takes it."""
     sizes, of_query, of_keys = mask.shape or (), query.shape or (), present.shape or ()
     return len(sizes) == 4 and sizes[0] in (1, of_query[0]) and sizes[1] == 1 and sizes[2:] == (of_query[2], of_keys[2])
 

@@ -11,7 +11,7 @@ __all__ = ["ChooseAttention"]
 
 
 class ChooseAttention(ir.passes.InPlacePass):
-    """Return the presents of the attention, and compute each branch only where it is chosen.
+    """Return the presents of the attention; compute a branch only where it is chosen.
 
     Args:
         pairs: The result of each ``Concat(past, new)``, and of the attention that makes the same present.
@@ -35,7 +35,7 @@ class ChooseAttention(ir.passes.InPlacePass):
 
 
 def _return(old: ir.Value, new: ir.Value) -> None:
-    """Return a present of the attention from the model, in place of that of the Concat."""
+    """Return the present of the attention from the model, not that of the Concat."""
     if old.is_graph_output() and new.producer() is not None:
         new.shape, new.type = old.shape, old.type
         new.name, old.name = old.name, new.name

@@ -1,4 +1,4 @@
-"""The plugin: attention is lowered to one operator, and passes fuse what is around it."""
+"""The plugin: lower attention to one operator, and fuse what is around it."""
 
 from __future__ import annotations
 
