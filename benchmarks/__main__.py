@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from . import bridge, checking, diff, models, platform_cost, running, tables
+from . import bridge, checking, decoding, diff, models, platform_cost, running, tables
 from .results import Run
 
 RESULTS = Path("bench-results")
@@ -23,6 +23,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quantized", action="store_true", help="only the quantized models; a full run has them too")
     parser.add_argument("--bridge", action="store_true", help="only what the torch bridge costs; a full run has it too")
     parser.add_argument("--checking", action="store_true", help="only what checks and reports cost; a full run has it too")
+    parser.add_argument("--decoding", action="store_true", help="only tokens per second of a Llama; a full run has them too")
     parser.add_argument("--list", action="store_true", help="print the names of the models")
     parser.add_argument("--diff", metavar="MODEL", help="only print the operators of one model's files side by side")
     parser.add_argument("--from", dest="source", type=Path, metavar="JSON", help="show an earlier run instead of a new one")
@@ -46,7 +47,7 @@ def _measure(options: argparse.Namespace, console: Console) -> Run:
     """Measure a new run; save the results after each model."""
     settings = _settings(options)
     run = Run(running.machine(), dataclasses.asdict(settings), [])
-    part = options.quantized or options.bridge or options.checking
+    part = options.quantized or options.bridge or options.checking or options.decoding
     names = [] if part else models.chosen(options.models, options.quick)
     full = not options.quick and not part and options.models is None
     target = options.out / ("full.json" if full else "quick.json" if options.quick else "some.json")
@@ -66,6 +67,8 @@ def _measure(options: argparse.Namespace, console: Console) -> Run:
         run.bridge = bridge.measure()
     if full or options.checking:
         run.checking = checking.measure(lambda text: console.print(f"[dim]{text}"))
+    if full or options.decoding:
+        run.decoding = decoding.measure(lambda text: console.print(f"[dim]{text}"))
     if not part:
         run.platform = platform_cost.measure()
     run.save(target)

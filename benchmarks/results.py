@@ -131,7 +131,8 @@ class ModelResult:
 class Run:
     """One run: the machine, the settings, the models, the cost of plugins in ms.
 
-    Last the quantized models, microseconds per call of a C++ operator by who calls it, and what checking costs by model.
+    Last the quantized models, microseconds per call of a C++ operator by who calls it, what checking costs by model, and
+    tokens per second by threads and context.
     """
 
     machine: dict[str, str]
@@ -141,6 +142,7 @@ class Run:
     quantized: list[QuantizedResult] = dataclasses.field(default_factory=list)
     bridge: dict[str, float] = dataclasses.field(default_factory=dict)
     checking: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
+    decoding: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Write the run as JSON."""
@@ -156,5 +158,5 @@ class Run:
             for item in data["models"]
         ]
         quantized = [QuantizedResult(**item) for item in data.get("quantized", [])]
-        rest = {key: data.get(key, {}) for key in ("bridge", "checking")}
+        rest = {key: data.get(key, {}) for key in ("bridge", "checking", "decoding")}
         return Run(data["machine"], data["settings"], models, data.get("platform", {}), quantized, **rest)
