@@ -95,6 +95,7 @@ FITTING: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 OTHERS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "causal": (lambda *args: joined(*args, is_causal=True), ()),
+    "scaled by zero": (lambda *args: joined(*args, scale=0.0), ()),
     "bias by head": (joined, (torch.randn(2, 4, 1, 6),)),
     "mask of two axes": (joined, (MASK[:1, 0, 0][None, 0],)),
     "doubles": (lambda *args: joined(*(x.double() for x in args[:3]), [x.double() for x in args[3]]), ()),
@@ -120,3 +121,15 @@ def test_what_does_not_fit_stays_composed(name: str) -> None:
     program = onnxexp.export(fn, (Q, K, V, PAST, *more), target="onnxruntime-contrib", debug=True)
     assert operators(program)[ATTENTION] == 0
     assert program.verify().ok
+
+
+def test_attention_in_a_branch() -> None:
+    def chosen(*args: Any) -> Any:
+        return torch.cond(args[0].sum() > 0, lambda *x: joined(*x[:3], x[3:]), lambda *x: joined(x[0] + 1, *x[1:3], x[3:]), args)
+
+    given = Q, K, V, *PAST
+    axes = ({0: "batch", 2: "length"},) * 3 + ({0: "batch", 2: "past"},) * 2
+    program = onnxexp.export(chosen, given, dynamic_shapes=(axes,), target="onnxruntime-contrib", debug=True)
+    for sign in (1, -1):
+        args = sign * Q.abs(), *given[1:]
+        torch.testing.assert_close(program(*args), chosen(*args), rtol=1e-4, atol=1e-5)

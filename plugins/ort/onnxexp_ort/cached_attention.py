@@ -41,7 +41,9 @@ def attend_with_cache(op: Builder) -> Tensor | None:
     Returns None where the operator does not fit.
     """
     query, key, value, mask, dropout, causal, scale, _ = op.args
-    if op.context.plugin_data.get(_COMPOSING) or isinstance(scale, Tensor) or dropout or causal is not False:
+    if op.context.plugin_data.get(_COMPOSING) or dropout or causal is not False:
+        return None
+    if isinstance(scale, Tensor) or scale == 0:  # the kernel takes 0 for its default
         return None
     keys, values = _cache(op, key, query), _cache(op, value, query)
     if keys is None or values is None or not _fits(query, keys, values, mask):
