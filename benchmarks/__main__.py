@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from . import bridge, checking, diff, models, platform_cost, running, tables
+from . import bridge, checking, decoding, diff, models, platform_cost, running, tables
 from .large_models import LARGE
 from .results import Run
 
@@ -25,6 +25,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--bridge", action="store_true", help="only what the torch bridge costs; a full run has it too")
     parser.add_argument("--checking", action="store_true", help="only what checks and reports cost; a full run has it too")
     parser.add_argument("--large", action="store_true", help="only models of 1 and 7 billion parameters; needs 30 GB of disk")
+    parser.add_argument("--decoding", action="store_true", help="only tokens per second of a Llama; a full run has them too")
     parser.add_argument("--list", action="store_true", help="print the names of the models")
     parser.add_argument("--diff", metavar="MODEL", help="only print the operators of one model's files side by side")
     parser.add_argument("--from", dest="source", type=Path, metavar="JSON", help="show an earlier run instead of a new one")
@@ -48,7 +49,7 @@ def _measure(options: argparse.Namespace, console: Console) -> Run:
     """Measure a new run; save the results after each model."""
     settings = _settings(options)
     run = Run(running.machine(), dataclasses.asdict(settings), [])
-    part = options.quantized or options.bridge or options.checking or options.large
+    part = any([options.quantized, options.bridge, options.checking, options.large, options.decoding])
     names = [] if part else models.chosen(options.models, options.quick)
     full = not options.quick and not part and options.models is None
     target = options.out / ("full.json" if full else "quick.json" if options.quick else "some.json")
@@ -71,6 +72,8 @@ def _measure(options: argparse.Namespace, console: Console) -> Run:
     if options.large:
         chosen = options.models.split(",") if options.models else list(LARGE)
         run.large = running.measure_large(chosen, settings, options.out.resolve(), lambda text: console.print(f"[dim]{text}"))
+    if full or options.decoding:
+        run.decoding = decoding.measure(lambda text: console.print(f"[dim]{text}"))
     if not part:
         run.platform = platform_cost.measure()
     run.save(target)

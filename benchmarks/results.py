@@ -133,7 +133,7 @@ class Run:
     """One run: the machine, the settings, the models, the cost of plugins in ms.
 
     Last the quantized models, microseconds per call of a C++ operator by who calls it, what checking
-    costs by model, and the large models.
+    costs by model, the large models, and tokens per second by threads and context.
     """
 
     machine: dict[str, str]
@@ -144,6 +144,7 @@ class Run:
     bridge: dict[str, float] = dataclasses.field(default_factory=dict)
     checking: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
     large: list[LargeResult] = dataclasses.field(default_factory=list)
+    decoding: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Write the run as JSON."""
@@ -159,6 +160,6 @@ class Run:
             for item in data["models"]
         ]
         quantized = [QuantizedResult(**item) for item in data.get("quantized", [])]
-        rest = {key: data.get(key, {}) for key in ("bridge", "checking")}
         large = [LargeResult(**item) for item in data.get("large", [])]
+        rest = {key: data.get(key, {}) for key in ("bridge", "checking", "decoding")}
         return Run(data["machine"], data["settings"], models, data.get("platform", {}), quantized, large=large, **rest)

@@ -11,6 +11,7 @@ from rich.table import Table as RichTable
 from . import targets
 from .bridge import LIMIT
 from .checking import CHUNK, LIMITS
+from .decoding import GOAL, RATIOS, SHARE, TOKENS
 from .exporters import PEERS
 from .large import LargeResult
 from .quantized import QuantizedResult
@@ -46,6 +47,7 @@ def tables(run: Run) -> list[Table]:
         _bridge(run.bridge),
         _checking(run.checking),
         _large(run.large),
+        _decoding(run.decoding),
         _platform(run.platform),
         _failures(models),
     ]
@@ -240,6 +242,21 @@ def _large(results: Sequence[LargeResult]) -> Table:
     header = ("model", "tool", "weights, GB", "growth ÷ weights", "anonymous ÷ weights", "export", "capture", "copy",
               "÷ (2 x capture + copy)", "missed")  # fmt: skip
     return Table("Large models", note, header, rows)
+
+
+def _decoding(rows: dict[str, dict[str, float]]) -> Table:
+    names = list(dict.fromkeys(name for figures in rows.values() for name in figures if name not in (*RATIOS, SHARE)))
+    built = [
+        (row, *(_number(figures.get(name), 1) for name in names), *(_number(figures.get(name), 2) for name in (*RATIOS, SHARE)))
+        for row, figures in rows.items()
+    ]
+    note = (
+        f"Tokens per second, greedy, batch 1, {TOKENS} tokens: eager torch with a DynamicCache, and files in ONNX Runtime, whose "
+        "cache is bound from step to step; opset 20 unless another is named. contrib is target='onnxruntime-contrib', whose goal "
+        f"is {GOAL} times onnxexp's composition. The last column is the share of MatMul in the time of the composition's nodes: "
+        "the products are the same in all files."
+    )
+    return Table("Decoding", note, ("", *names, *RATIOS, SHARE), built)
 
 
 def _platform(milliseconds: dict[str, float]) -> Table:

@@ -42,7 +42,7 @@ def export(
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
     opset_version: int | None = None,
-    target: Literal["onnxruntime", "onnx"] | None = None,
+    target: str | None = None,
     dynamic_shapes: Any = None,
     dynamic_axes: Mapping[str, Any] | None = None,
     capture: str = "auto",
@@ -78,7 +78,7 @@ def export(
         opset_version: The ONNX opset of the model, 9 to 28. The default is the configured opset, else 20. The result always has
             exactly this opset.
         target: "onnxruntime" (the default unless configured) replaces calls without a kernel in ONNX Runtime by other operators
-            or another dtype. "onnx" uses each operator as the specification defines it.
+            or another dtype. "onnx" uses each operator as the specification defines it. Plugins bring others.
         dynamic_shapes: The dynamic axes in the form of `torch.export.export`; names (``{"x": {0: "batch"}}``) are allowed.
         dynamic_axes: The dynamic axes in the form of torch.onnx: ``{"x": {0: "batch"}, "y": [0]}``.
         capture: "export" captures through torch.export, "trace" through torch.jit.trace, "script" through torch.jit.script;

@@ -60,7 +60,7 @@ def test_the_makefile_has_the_commands() -> None:
 
 def test_it_installs_every_plugin(readme: Environment) -> None:
     extras = {"aten", "autograd", "custom-cpp", "quantized", "report", "torchscript", "torchvision", "torch-onnx"}
-    assert readme.states() == dict.fromkeys(extras, "on")
+    assert readme.states() == {**dict.fromkeys(extras, "on"), "onnxruntime-contrib": "off"}
 
 
 def test_the_code_and_the_settings(readme: Environment) -> None:
@@ -74,6 +74,7 @@ def test_the_code_and_the_settings(readme: Environment) -> None:
         "aten": "on",
         "autograd": "on",
         "custom-cpp": "off",
+        "onnxruntime-contrib": "off",
         "quantized": "off",
         "report": "off",
         "torch-onnx": "on",

@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--target",
         dest="runs_in",
         metavar="WHAT",
-        help="onnxruntime (avoid calls without a kernel in ONNX Runtime) or onnx (follow the specification)",
+        help="onnxruntime (avoid calls without a kernel in ONNX Runtime), onnx (follow the specification) or a plugin's target",
     )
     group.add_argument("--debug", action="store_true", default=None, help="check the graph after every pass")
     group.add_argument(

@@ -19,15 +19,16 @@ from importlib_metadata import EntryPoint, distributions
 from packaging.utils import canonicalize_name
 
 from onnxexp.errors import PluginLoadError
-from onnxexp.request.config import Config
+from onnxexp.request.config import TARGETS, Config
 from onnxexp.suggest import nearest
 
-__all__ = ["GROUP", "InstalledPlugin", "PluginStatus", "discover", "packs", "record_hash", "states"]
+__all__ = ["GROUP", "InstalledPlugin", "PluginStatus", "check_target", "discover", "packs", "record_hash", "states"]
 
 GROUP = "onnxexp.plugins"
 _QUANTIZED = dict.fromkeys(("quantized", "quantized_decomposed", "torchao"), "onnxexp-plugin-quantized")
-_PACKS = {"aten": "onnxexp-plugin-aten", "torchvision": "onnxexp-plugin-torchvision", **_QUANTIZED}
-"""This project's distributions, by the namespace of torch operators and classes."""
+_TARGETS = {"onnxruntime-contrib": "onnxexp-plugin-ort"}
+_PACKS = {"aten": "onnxexp-plugin-aten", "torchvision": "onnxexp-plugin-torchvision", **_QUANTIZED, **_TARGETS}
+"""This project's distributions, by the namespace of torch operators and classes, or by the target."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +45,10 @@ class InstalledPlugin:
     @property
     def origin(self) -> str:
         return f"{self.distribution} {self.version}"
+
+    @property
+    def is_target(self) -> bool:
+        return self.name.partition("-")[0] in TARGETS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,6 +126,8 @@ def _state(plugin: InstalledPlugin, config: Config, all_: Sequence[InstalledPlug
         return PluginStatus(plugin, "off", f"disabled by {_place(config.origins['disable'])}")
     if config.plugins is not None and plugin.name not in config.plugins and ... not in config.plugins:
         return PluginStatus(plugin, "off", f"not among the plugins of {_place(config.origins['plugins'])}")
+    if plugin.is_target and plugin.name != config.target:
+        return PluginStatus(plugin, "off", f"it is for target={plugin.name!r} alone")
     others = " and ".join(other.origin for other in all_ if other.name == plugin.name and other is not plugin)
     if others:
         kind = "plugin" if plugin.point.group == GROUP else "command"
@@ -129,6 +136,15 @@ def _state(plugin: InstalledPlugin, config: Config, all_: Sequence[InstalledPlug
         reason = f"{_locked(plugin, config.allow)} by the lock `allow` of {_place(config.origins['allow'])}"
         return PluginStatus(plugin, "refused", reason)
     return PluginStatus(plugin, "on")
+
+
+def check_target(config: Config, all_: Sequence[PluginStatus]) -> None:
+    """Raise PluginLoadError where the target is that of a plugin which is not on."""
+    own = next((each for each in all_ if each.found.name == config.target), None)
+    if config.target not in TARGETS and (own is None or own.state != "on"):
+        cure = f"`pip install {_PACKS.get(config.target, config.target)}`" if own is None else f"it is {own.state}: {own.reason}"
+        named = f"target={config.target!r}, of {_place(config.origins['target'])},"
+        raise PluginLoadError(f"{named} needs the plugin of that name: {cure}")
 
 
 def _place(origin: str) -> str:

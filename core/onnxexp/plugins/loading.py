@@ -22,7 +22,7 @@ import pluggy
 
 from onnxexp.errors import PluginConflict, PluginError, PluginLoadError
 from onnxexp.plugins import hookspecs, isolated_import
-from onnxexp.plugins.discovery import InstalledPlugin, PluginStatus, missing, states
+from onnxexp.plugins.discovery import InstalledPlugin, PluginStatus, check_target, missing, states
 from onnxexp.plugins.isolated_import import import_object
 from onnxexp.request.config import Config
 from onnxexp.request.config import load as load_config
@@ -178,13 +178,14 @@ def load(config: Config) -> Plugins:
     those raise PluginConflict where the model has them. With `strict_plugins`, each is an error at once.
 
     Raises:
-        PluginLoadError: one is missing, or a lock refuses it; one that the configuration names does not load.
+        PluginLoadError: one is missing, or a lock refuses it; one that the configuration or the target names does not load.
         OptionError: `prefer` names a plugin that cannot lower the operator.
     """
     all_states = states(config)
-    required = {name for name in (*(config.plugins or ()), *config.prefer.values()) if isinstance(name, str)}
+    required = {name for name in (*(config.plugins or ()), *config.prefer.values(), config.target) if isinstance(name, str)}
     if config.strict_plugins:
         required.update(state.found.name for state in all_states)
+    check_target(config, all_states)
     refused = [state for state in all_states if state.state == "refused"]
     if refused and (config.allow or not required.isdisjoint(state.found.name for state in refused)):
         lines = "".join(f"\n  {state.found.name}: {state.reason}" for state in refused)
@@ -194,11 +195,12 @@ def load(config: Config) -> Plugins:
     outcomes = [_loaded_or_left_out(state, required) for state in all_states]
     installed = [each for each in outcomes if isinstance(each, Plugin)]
     loaded = [*inline, *(plugin for plugin in installed if not _replaced(plugin, inline))]
+    off = [each for each in outcomes if isinstance(each, PluginStatus) and not each.found.is_target]
     known = [*(plugin.name for plugin in loaded), *(state.found.name for state in all_states)]
     for name in config.prefer.values():
         if name not in known:
             raise missing(name, known, config.origins["prefer"])
-    plugins = Plugins(loaded, config.prefer, [each for each in outcomes if isinstance(each, PluginStatus)])
+    plugins = Plugins(loaded, config.prefer, off)
     if config.strict_plugins and plugins.dispatcher.conflicts:
         raise PluginConflict("\n".join(plugins.dispatcher.conflicts))
     for conflict in plugins.dispatcher.conflicts:

@@ -32,7 +32,7 @@ else:
 __all__ = ["KEYS", "TARGETS", "Config", "Key", "load"]
 
 TARGETS = ("onnxruntime", "onnx")
-"""Operators for which ONNX Runtime has kernels, or all of ONNX's."""
+"""Operators for which ONNX Runtime has kernels, or all of ONNX's. A plugin named ``onnxruntime-...`` adds a target."""
 CALL = "call"
 _OWN = "onnxexp.toml"
 _PROJECT = "pyproject.toml"
@@ -264,9 +264,9 @@ KEYS = (
     Key("opset", f"a whole number from {MIN_OPSET} to {MAX_OPSET}", DEFAULT_OPSET,
         "The opset of exports that name none.",
         _valid(lambda value: type(value) is int and MIN_OPSET <= value <= MAX_OPSET), int),
-    Key("target", '"onnxruntime" or "onnx"', TARGETS[0],
-        "What the models run in: ONNX Runtime, or any implementation of ONNX's specification.",
-        _valid(lambda value: isinstance(value, str) and value in TARGETS), str.strip),
+    Key("target", '"onnxruntime" or "onnx", or the name of a plugin that begins with one of these and "-"', TARGETS[0],
+        "What the models run in: ONNX Runtime, any implementation of ONNX's specification, or what a plugin of that name adds.",
+        _valid(lambda value: isinstance(value, str) and value.partition("-")[0] in TARGETS), str.strip),
     Key("skip_passes", 'a list of passes, each as "name" or "plugin/name"', (),
         "These passes do not run.", _names, _split, _union),
     Key("debug", "true or false", False, "Check the graph after every pass.", _BOOL, _truth),

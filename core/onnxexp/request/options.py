@@ -49,7 +49,7 @@ class Options:
         skip_passes: Passes that do not run, as ``name`` or ``plugin/name``.
         debug: Whether the graph is checked after every pass.
         target: "onnxruntime" avoids operators and dtypes for which ONNX Runtime has no kernel, or a wrong one. "onnx" follows
-            the specification alone.
+            the specification alone. A plugin's own target, ``onnxruntime-...``, is "onnxruntime" here.
         capture: How the model is captured: "auto", "export", "trace" or "script".
         check_sizes: Whether a model with dynamic axes is traced twice, at two sets of sizes.
         claims: The operators for which the tables of the selected plugins have symbolics, as they were registered.
@@ -106,7 +106,7 @@ class Options:
             fold=do_constant_folding,
             skip_passes=config.skip_passes,
             debug=config.debug,
-            target=config.target,
+            target=config.target.partition("-")[0],
             capture=capture,
             check_sizes=config.check_sizes,
             claims=claims,

@@ -19,8 +19,10 @@ from onnxexp_aten.passes.find_removed_axes import FindRemovedAxes
 from onnxexp_aten.passes.find_small_slices import FindSmallSlices
 from onnxexp_aten.passes.flatten_concat import FlattenConcat
 from onnxexp_aten.passes.fold_batch_norm import FoldBatchNorm
+from onnxexp_aten.passes.fuse_cached_attention import FuseCachedAttention
 from onnxexp_aten.passes.fuse_grouped_attention import FuseGroupedAttention
 from onnxexp_aten.passes.fuse_mul_chains import FuseMulChains
+from onnxexp_aten.passes.fuse_rotary import FuseRotary
 from onnxexp_aten.passes.input_sizes import SPEC
 from onnxexp_aten.passes.unname_sizes import UnnameSizes
 from onnxexp_aten.tables import aten
@@ -59,8 +61,9 @@ class Aten:
     @onnxexp.hookimpl
     def post_pass(self, options: onnxexp.Options) -> list[ir.passes.InPlacePass]:
         """Fuse, flatten and fold nodes; allow sizes of 0; remove names of sizes."""
-        fusions = [FuseGroupedAttention(), ComposeViews(), FuseMulChains(options), FlattenConcat(), FoldBatchNorm(options)]
-        return [*fusions, AllowZeroSizes(), UnnameSizes(options)]
+        attention = [FuseGroupedAttention(), FuseCachedAttention(), FuseRotary(options)]
+        fusions = [ComposeViews(), FuseMulChains(options), FlattenConcat(), FoldBatchNorm(options)]
+        return [*attention, *fusions, AllowZeroSizes(), UnnameSizes(options)]
 
 
 plugin = Aten()

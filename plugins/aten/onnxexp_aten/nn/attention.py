@@ -17,7 +17,7 @@ from onnxexp_aten.support.kernel_dtypes import has_operator, targets_plain_onnx
 from onnxexp_aten.support.tensor_sizes import size_at, vector, with_shape
 from onnxexp_aten.support.view_nodes import reshaped, squeezed, swapped, unsqueezed
 
-__all__ = ["table"]
+__all__ = ["mask_bias", "table"]
 
 table = SymbolicTable("aten")
 

@@ -14,8 +14,7 @@ _SWAP = [0, 2, 1, 3]
 
 def packed_attention(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
     """Replace the views that split and join the heads by attributes of Attention."""
-    named = "q_num_heads" in node.attributes or "kv_num_heads" in node.attributes
-    if named or len(node.outputs) != 1 or any(value is not None for value in node.inputs[4:]):
+    if "q_num_heads" in node.attributes or "kv_num_heads" in node.attributes or len(node.outputs) > 3:
         return None
     tensors = [value for value in node.inputs[:3] if value is not None]
     packed = [_packed(rewriter, x) for x in tensors]
@@ -26,7 +25,11 @@ def packed_attention(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
         return None
     attributes = {name: each.value for name, each in node.attributes.items()}
     attributes |= {"q_num_heads": heads, "kv_num_heads": known_dims(tensors[1])[1]}
-    flat = rewriter.one("Attention", [*packed, *node.inputs[3:]], attributes, [batch, length, heads * width])
+    flat, *presents = rewriter.emit(
+        "Attention", [*packed, *node.inputs[3:]], attributes, sizes=[batch, length, heads * width], outputs=len(node.outputs)
+    )
+    for old, new in zip(node.outputs[1:], presents, strict=True):
+        rewriter.take_place(old, new)
     return transposed(rewriter, reshaped(rewriter, flat, [batch, length, heads, width]), _SWAP)
 
 

@@ -13,7 +13,7 @@ from onnxexp import Builder, Options
 from onnxexp_aten.passes.rewriter import constant_ints
 from onnxexp_aten.support.kernel_dtypes import runs
 
-__all__ = ["FuseMulChains"]
+__all__ = ["FuseMulChains", "normalized_data"]
 
 _FLOATS = MappingProxyType(
     {
@@ -61,25 +61,35 @@ class FuseMulChains(ir.passes.InPlacePass):
 
 
 def _fuse_norm(node: ir.Node, scale: ir.Value, x: ir.Value) -> bool:
+    found = normalized_data(scale, x)
+    if found is None:
+        return False
+    data, axis, epsilon = found
+    _become(node, "RMSNormalization", [data, scale], {"axis": axis, "epsilon": epsilon})
+    return True
+
+
+def normalized_data(scale: ir.Value, x: ir.Value) -> tuple[ir.Value, int, float] | None:
+    """Match ``scale * x`` with ``x = data / sqrt(mean(data^2) + epsilon)``.
+
+    Returns the data, the first axis of the mean, and epsilon; None where the product is no root mean square norm.
+    """
     widened = _made_by(x, "Cast")  # half precision is normalized in float32; RMSNormalization does this by itself
     quotient = _made_by(x if widened is None else widened.inputs[0], "Div")
     root = None if quotient is None else _made_by(quotient.inputs[1], "Sqrt")
     found = None if root is None else _mean_and_epsilon(root.inputs[0])
     if quotient is None or found is None:
-        return False
+        return None
     data, (mean, epsilon) = quotient.inputs[0], found
     axis = None if data is None else _first_axis(mean, data)
     if widened is not None:
         narrow = _made_by(data, "Cast")
         if data is None or narrow is None or data.dtype != ir.DataType.FLOAT:
-            return False
+            return None
         data = narrow.inputs[0]
         if data is None or data.dtype != x.dtype:
-            return False
-    if axis is None or data is None or not _has_shape(scale, data, axis):
-        return False
-    _become(node, "RMSNormalization", [data, scale], {"axis": axis, "epsilon": epsilon})
-    return True
+            return None
+    return None if axis is None or data is None or not _has_shape(scale, data, axis) else (data, axis, epsilon)
 
 
 def _become(

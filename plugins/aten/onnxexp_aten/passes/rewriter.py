@@ -87,17 +87,23 @@ class Rewriter:
         self._constants: dict[tuple[int, ...], ir.Value] | None = None
         self._seen: dict[tuple[Any, ...], ir.Node] = {}
         self._emitted: list[ir.Node] = []
+        self._unused: list[ir.Node] = []
         self._renamed: list[tuple[ir.Value, str]] = []
+
+    @property
+    def inputs(self) -> Sequence[ir.Value]:
+        """The inputs of the model's graph."""
+        return self._model.graph.inputs
 
     def apply(self, rule: Rule, node: ir.Node) -> bool:
         """Rewrite one node by a rule; returns whether it changed."""
-        self.node, self._emitted, self._renamed = node, [], []
+        self.node, self._emitted, self._renamed, self._unused = node, [], [], []
         try:
             found = rule(self, node)
         except Unfit:
             found = None
         changed = found is not None and found is not node.outputs[0]
-        dead = list(self._emitted)
+        dead = [*self._emitted, *self._unused]
         if changed and found is not None:
             dead.append(self._replace(node, found))
         self._remove_dead(dead)
@@ -117,13 +123,13 @@ class Rewriter:
         sizes: Sequence[Dim] | None = None,
         outputs: int = 1,
         type_: ir.TypeProtocol | None = None,
+        domain: str = "",
     ) -> Sequence[ir.Value]:
         """Outputs of a node, new or shared; `type_` defaults to the first input's dtype."""
         attrs = [_attribute(name, value) for name, value in attributes.items()]
-        key = self._key(operator, inputs, attrs)
-        if outputs == len(self.node.outputs) and key == self._key(
-            self.node.op_type, self.node.inputs, self.node.attributes.values()
-        ):
+        key = self._key(domain + operator, inputs, attrs)
+        own = self._key(self.node.domain + self.node.op_type, self.node.inputs, self.node.attributes.values())
+        if outputs == len(self.node.outputs) and key == own:
             return self.node.outputs
         earlier = self._seen.get(key)
         if earlier is not None and earlier.graph is not None:
@@ -136,7 +142,8 @@ class Rewriter:
             ir.Value(name=self._unique(f"{made_for}_{operator}"), shape=shape, type=type_ or first.type) for _ in range(outputs)
         ]
         name = self._unique("".join(prefix[:2]) + operator)
-        node = ir.Node("", operator, inputs, attrs, outputs=made, name=name, metadata_props=dict(self.node.metadata_props))
+        node = ir.Node(domain, operator, inputs, attrs, outputs=made, name=name, metadata_props=dict(self.node.metadata_props))
+        self._model.graph.opset_imports.setdefault(domain, 1)
         self.node.graph.insert_before(self.node, node)
         self._seen[key] = node
         self._emitted.append(node)
@@ -190,6 +197,14 @@ class Rewriter:
             return self.emit("Split", [x, self.constant(lengths)], named, sizes=sizes, outputs=count)
         return self.emit("Split", [x], {**named, "split": lengths}, sizes=sizes, outputs=count)
 
+    def take_place(self, old: ir.Value, new: ir.Value) -> None:
+        """Give a value's name, type and uses to the output of an emitted node."""
+        new.shape, new.type = old.shape, old.type
+        new.name, old.name = old.name, new.name or self._unique("unused")
+        old.replace_all_uses_with(new, replace_graph_outputs=True)
+        maker = old.producer()
+        self._unused += [] if maker is None else [maker]
+
     def _replace(self, node: ir.Node, found: ir.Value) -> ir.Node:
         """Replace a node's output by another value; return the node that may be dead."""
         old, maker = node.outputs[0], found.producer()
@@ -201,8 +216,8 @@ class Rewriter:
                 assert node.graph is not None
                 node.graph.insert_before(node, identity)
                 found = identity.outputs[0]
-            found.shape, found.type = old.shape, old.type
-        if old.is_graph_output() or maker in self._emitted:
+            self.take_place(old, found)
+        elif maker in self._emitted:
             found.name, old.name = old.name, found.name or self._unique("unused")
         old.replace_all_uses_with(found, replace_graph_outputs=True)
         return node

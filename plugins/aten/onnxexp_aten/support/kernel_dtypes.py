@@ -88,6 +88,7 @@ _RUNS: Mapping[str, Mapping[torch.dtype, int]] = MappingProxyType(
         **dict.fromkeys(("RandomNormal", "RandomUniform"), _listed(v0="float32 float64")),
         "Relu": _listed(v0=_FLOATS, v13="bfloat16", v14="int8 int32"),
         "Resize": _listed(v0="float16 float32", v13="bfloat16"),
+        "RotaryEmbedding": _listed(v23="float16 float32"),
         "Round": _listed(v11=_FLOATS, v22="bfloat16"),
         "Shrink": _listed(v0=_ALL_BUT_BOOL),
         "Sign": _listed(v0=_ALL_BUT_BOOL, v13="bfloat16"),
