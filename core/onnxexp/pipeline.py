@@ -126,11 +126,11 @@ def export(
     export_type = export_type_of(operator_export_type, fallback)
     context = ExportContext(options)
     passes = Passes(packs, context)
-    call = read_call(model, args, kwargs, capture=options.capture, dynamic_shapes=dynamic_shapes, dynamic_axes=dynamic_axes,
-                     input_names=input_names, output_names=output_names)  # fmt: skip
     seconds: dict[str, float] = {}
     clock = functools.partial(_timed, seconds)
     with clock("capture"), LOCK, packs.capturing(context):  # plugins may patch torch: one capture at a time
+        call = read_call(model, args, kwargs, capture=options.capture, dynamic_shapes=dynamic_shapes, dynamic_axes=dynamic_axes,
+                         input_names=input_names, output_names=output_names)  # fmt: skip
         captured = capture_hook.capture(packs, call.model, call.args, call.kwargs, call.spec, context)
         io = name_graph_io(captured, call.spec, output_names)
     with clock("pre passes"):
