@@ -12,10 +12,16 @@ from onnxexp_transformers.plugin import plugin
 
 if TYPE_CHECKING:
     from onnxexp_transformers.export_model import ExportedModel, export
+    from onnxexp_transformers.generation import TextGenerator, generate
 
-__all__ = ["ExportedModel", "export", "plugin"]
+__all__ = ["ExportedModel", "TextGenerator", "export", "generate", "plugin"]
 
-_HOMES = {"export": "export_model", "ExportedModel": "export_model"}
+_HOMES = {
+    "export": "export_model",
+    "ExportedModel": "export_model",
+    "generate": "generation",
+    "TextGenerator": "generation",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -42,13 +42,7 @@ def parts(model: Any, *, cache: str = "past", max_length: int | None = None) -> 
             f"{type(model).__name__} does not fit the task text-generation: its forward has no parameter "
             f"{' or '.join(_CACHE_PARAMETERS) if name is None else 'input_ids'}"
         )
-    inputs: dict[str, Any] = {"input_ids": torch.zeros(_BATCH, _SEQUENCE, dtype=torch.int64)}
-    shapes: dict[str, Any] = {"input_ids": {0: "batch", 1: "sequence"}}
-    inputs["attention_mask"] = torch.ones(_BATCH, max_length or _PAST + _SEQUENCE, dtype=torch.int64)
-    shapes["attention_mask"] = {0: "batch"} if max_length else {0: "batch", 1: "past + sequence"}
-    if "position_ids" in accepted:
-        inputs["position_ids"] = torch.arange(_PAST, _PAST + _SEQUENCE).repeat(_BATCH, 1)
-        shapes["position_ids"] = shapes["input_ids"]
+    inputs, shapes = _example_tokens(model, max_length, positions="position_ids" in accepted)
     filled = example_cache(model, name, cache, (_BATCH, _PAST), max_length)
     inputs["past_key_values"] = filled
     shapes |= {f"past_key_values.{leaf}": axes for leaf, axes in cache_axes(filled, growing=cache == "past").items()}
@@ -58,3 +52,20 @@ def parts(model: Any, *, cache: str = "past", max_length: int | None = None) -> 
         return {"logits": result.logits, "past_key_values": past_key_values}
 
     return [Part("model", AdaptedModule(model, forward, list(inputs)), inputs, shapes)]
+
+
+def _example_tokens(model: Any, max_length: int | None, *, positions: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the example's tokens and their dynamic axes; the first text is padded."""
+    vocabulary = model.config.get_text_config().vocab_size
+    ids = torch.arange(_BATCH * _SEQUENCE).reshape(_BATCH, _SEQUENCE) * 7 % vocabulary
+    mask = torch.ones(_BATCH, _PAST + _SEQUENCE, dtype=torch.int64)
+    mask[0, 0] = 0
+    inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": mask}
+    shapes: dict[str, Any] = {"input_ids": {0: "batch", 1: "sequence"}, "attention_mask": {0: "batch", 1: "past + sequence"}}
+    if max_length is not None:
+        inputs["attention_mask"] = torch.nn.functional.pad(mask, (0, max_length - mask.shape[1]))
+        shapes["attention_mask"] = {0: "batch"}
+    if positions:
+        inputs["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)[:, _PAST:]
+        shapes["position_ids"] = shapes["input_ids"]
+    return inputs, shapes
