@@ -77,9 +77,14 @@ def example_cache(model: Any, parameter: str, kind: str, sizes: tuple[int, int],
         raise OptionError("cache='static' needs max_length, the number of tokens that fit in; cache='past' takes none")
     register_caches()
     cache = PastCache(model.config) if max_length is None else FixedCache(model.config, max_length)
+    if max_length is not None and any(isinstance(layer, LinearAttentionLayer) for layer in cache.layers):
+        raise OptionError(f"{type(model).__name__} has layers without attention, whose state never grows: give cache='past'")
     tokens = torch.zeros(sizes, dtype=torch.int64, device=model.device)
+    mask = torch.nn.functional.pad(torch.ones_like(tokens), (0, max(0, (max_length or 0) - sizes[1])))
     with torch.no_grad():
-        model(input_ids=tokens, attention_mask=torch.ones_like(tokens), use_cache=True, **{parameter: cache})
+        model(input_ids=tokens, attention_mask=mask, use_cache=True, **{parameter: cache})
+    if not named_tensors(cache):
+        raise OptionError(f"{type(model).__name__} does not fill its cache: it is no decoder (set is_decoder=True in its config)")
     return cache
 
 

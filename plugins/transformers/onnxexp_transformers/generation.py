@@ -16,6 +16,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import torch
+import torch.utils.dlpack
 
 import onnxexp
 from onnxexp import OptionError
@@ -110,7 +111,7 @@ class TextGenerator:
             tokens = np.where(done, padding, sampler.draw(logits)).astype(np.int64)
             yield tokens
             done |= np.isin(tokens, stops)
-            if done.all() and stops or step + 1 == max_new_tokens:
+            if (done.all() and stops) or step + 1 == max_new_tokens:
                 return
             ids, mask = tokens[:, None], np.concatenate([mask, np.ones_like(tokens[:, None])], axis=1)
 
@@ -187,7 +188,7 @@ def _prompts(inputs: Any) -> tuple[Tokens, Tokens]:
         raise OptionError(f"the inputs have no input_ids, only {', '.join(map(str, given)) or 'nothing'}")
     ids = np.asarray(given["input_ids"])
     if ids.ndim != 2 or not np.issubdtype(ids.dtype, np.integer) or 0 in ids.shape:
-        raise OptionError(f"input_ids is {ids.dtype}{list(ids.shape)}: give token ids, int64[batch, length], of at least one token")
+        raise OptionError(f"input_ids is {ids.dtype}{list(ids.shape)}: give token ids, int64[batch, length], one at least")
     mask = np.asarray(given.get("attention_mask", np.ones_like(ids)))
     if mask.shape != ids.shape:
         raise OptionError(f"attention_mask has the shape {list(mask.shape)}, input_ids has {list(ids.shape)}")
@@ -207,4 +208,4 @@ def _zeros(sizes: Sequence[int], kind: str) -> Any:
 
 def _logits(value: Any) -> np.ndarray[Any, Any]:
     """Return the logits of the last token, float32[batch, vocabulary]."""
-    return torch.from_dlpack(value)[:, -1].float().numpy()
+    return torch.utils.dlpack.from_dlpack(value)[:, -1].float().numpy()

@@ -30,7 +30,7 @@ class Sampler:
     def draw(self, logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return a token for each row of logits, int64[batch]."""
         if self._temperature == 0:
-            return logits.argmax(axis=-1)
+            return np.asarray(np.argmax(logits, axis=-1))
         scaled = logits.astype(np.float64) / self._temperature
         order = np.argsort(-scaled, axis=-1, kind="stable")
         ranked = np.take_along_axis(scaled, order, axis=-1)

@@ -4,8 +4,8 @@ The graph takes ``input_ids``, ``attention_mask`` over all tokens so far, ``posi
 cache, ``past_key_values.0.key`` and so on. It returns ``logits`` and the cache after these tokens, ``present.0.key``. The first
 call, the prefill, has a cache of length 0.
 
-Models with recurrent layers (Mamba and its relatives) take one token at a time, for the prompt too: with more tokens, transformers
-starts from an empty state. A token that the mask leaves out does not change the state of these layers.
+Models with recurrent layers (Mamba and its relatives) take one token at a time, for the prompt too: with more tokens,
+transformers starts from an empty state. A token that the mask leaves out does not change the state of these layers.
 """
 
 from __future__ import annotations
