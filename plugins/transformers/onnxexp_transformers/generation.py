@@ -26,8 +26,6 @@ __all__ = ["TextGenerator", "generate"]
 
 Tokens: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
-_PAST, _PRESENT = "past_key_values.", "present."
-
 
 class TextGenerator:
     """An exported causal language model, loaded into ONNX Runtime on the CPU."""
@@ -136,8 +134,7 @@ class TextGenerator:
             binding.bind_output(name, "cpu")
         self._session.run_with_iobinding(binding)
         results = dict(zip(self._outputs, binding.get_outputs(), strict=True))
-        new = {_PAST + name.removeprefix(_PRESENT): value for name, value in results.items() if name.startswith(_PRESENT)}
-        return _logits(results["logits"]), {**state, **new}
+        return _logits(results["logits"]), {name: results.get(_present(name), value) for name, value in state.items()}
 
     def _whole(self, mask: Tokens) -> Tokens:
         """Fit the mask to the model: to a static cache, or to the last token."""
@@ -154,7 +151,7 @@ class TextGenerator:
         """Make the cache before the first token: zeros, and no tokens in an axis that grows."""
         empty = {}
         for name, slot in self._inputs.items():
-            if name.startswith(_PAST):
+            if name.startswith("past_"):
                 sizes = [size if isinstance(size, int) else batch if size == "batch" else 0 for size in slot.shape]
                 empty[name] = _zeros(sizes, slot.type.removeprefix("tensor(").removesuffix(")"))
         return empty
@@ -195,6 +192,11 @@ def _prompts(inputs: Any) -> tuple[Tokens, Tokens]:
     if not mask[:, -1].all():
         raise OptionError("a prompt ends with padding: pad on the left (tokenizer.padding_side = 'left')")
     return ids.astype(np.int64), mask.astype(np.int64)
+
+
+def _present(name: str) -> str:
+    """Return the output with the new value of a ``past_key_values...``."""
+    return f"present.{name.partition('.')[2]}"
 
 
 def _zeros(sizes: Sequence[int], kind: str) -> Any:

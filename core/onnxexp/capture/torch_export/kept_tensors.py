@@ -24,8 +24,8 @@ def warn_of_kept_tensors(model: torch.nn.Module, caught: Sequence[warnings.Warni
     kept = sorted({f"{name} ({_line(model, name)})" for text in texts for name in text.split(", ")})
     if kept:
         warn(
-            f"the forward keeps tensors between calls: {'; '.join(kept)}; an ONNX graph keeps none: its outputs are right for the "
-            "values at the export, and new ones are lost; cure: make them inputs and outputs"
+            f"the forward keeps tensors between calls: {'; '.join(kept)}; an ONNX graph keeps none: its outputs are right for "
+            "the values at the export, and new ones are lost; cure: make them inputs and outputs"
         )
 
 

@@ -21,6 +21,7 @@ from onnxexp import OptionError
 from onnxexp_transformers.adapted_module import AdaptedModule
 from onnxexp_transformers.cache_nodes import named_tensors
 from onnxexp_transformers.example_caches import cache_axes, example_cache, keep_states, recurrent_states
+from onnxexp_transformers.module_states import assigned_states, with_states
 from onnxexp_transformers.tasks import Part
 
 __all__ = ["AUTO_CLASS", "parts"]
@@ -47,8 +48,9 @@ def parts(model: Any, *, cache: str = "past", max_length: int | None = None) -> 
             f"{type(model).__name__} does not fit the task text-generation: its forward has no parameter "
             f"{' or '.join(_CACHE_PARAMETERS) if name is None else 'input_ids'}"
         )
-    filled = example_cache(model, name, cache, (_BATCH, _PAST), max_length)
-    recurrent = bool(recurrent_states(filled))
+    with assigned_states(model) as states:
+        filled = example_cache(model, name, cache, (_BATCH, _PAST), max_length)
+    recurrent = bool(recurrent_states(filled) or states)
     attends = any(leaf.endswith("key") for leaf in named_tensors(filled))
     inputs, shapes = _tokens(model, 1 if recurrent else _SEQUENCE, max_length)
     if not attends:
@@ -57,13 +59,19 @@ def parts(model: Any, *, cache: str = "past", max_length: int | None = None) -> 
         del inputs["position_ids"], shapes["position_ids"]
     inputs["past_key_values"] = filled
     shapes |= {f"past_key_values.{leaf}": axes for leaf, axes in cache_axes(filled, growing=cache == "past").items()}
+    if states:
+        inputs["past_states"] = states
+        shapes["past_states"] = {state: {0: "batch"} for state in states}
 
-    def forward(*, past_key_values: Any, attention_mask: torch.Tensor, **tokens: Any) -> dict[str, Any]:
+    def forward(
+        *, past_key_values: Any, attention_mask: torch.Tensor, past_states: Any = states, **tokens: Any
+    ) -> dict[str, Any]:
         present = pytree.tree_map_only(torch.Tensor, torch.clone, past_key_values)  # models write into their cache
         given = {**tokens, "attention_mask": attention_mask if attends else None, name: present}
-        result = model.forward(**given, use_cache=True, return_dict=True)
+        with with_states(model, past_states) as new_states:
+            result = model.forward(**given, use_cache=True, return_dict=True)
         keep_states(past_key_values, present, attention_mask[:, -1] == 0)
-        return {"logits": result.logits, "past_key_values": present}
+        return {"logits": result.logits, "past_key_values": present} | ({"past_states": new_states} if new_states else {})
 
     return [Part("model", AdaptedModule(model, forward, list(inputs)), inputs, shapes)]
 
