@@ -105,19 +105,22 @@ class _Writer:
             elif name in _TAGS:
                 yield name, self.object(each, f".{_TAGS[name]}")
             elif name == "cumulative_length":
-                yield name, self._length(each, value.keys, tag.lstrip("0123456789."))
+                static = "max_cache_len" in vars(value)
+                yield name, self._length(each, tag.lstrip("0123456789.")) if static else self._dropped(each, value.keys)
             elif name not in _DERIVED:
                 yield name, self._value(each, f"{tag}.{_NAMES.get(name, name)}".lstrip("."))
 
-    def _length(self, length: Any, keys: Any, tag: str) -> Any:
-        """Describe a number of tokens: a tensor, or an int of a layer with a window.
+    def _length(self, length: Any, tag: str) -> Any:
+        """Describe the number of tokens in a static cache, a tensor."""
+        self.lengths.setdefault(tag, (f"{tag}.length".lstrip("."), _content(length)))
+        return {"length": -1 - list(self.lengths).index(tag)}  # a place from the end
 
-        The int is the number of keys where the window is not full. Only the difference is part of the context, so that the number
-        of keys stays dynamic.
+    def _dropped(self, length: Any, keys: Any) -> Any:
+        """Describe the number of tokens that a layer with a window has seen.
+
+        It is the number of keys where the window is not full. Only the difference is part of the context, so that the number of
+        keys may be dynamic.
         """
-        if isinstance(length, (torch.Tensor, _Slot)):
-            self.lengths.setdefault(tag, (f"{tag}.length".lstrip("."), _content(length)))
-            return {"length": -1 - list(self.lengths).index(tag)}  # a place from the end
         return {"dropped": int(length - _tokens(keys))}
 
     def _value(self, value: Any, name: str) -> Any:
@@ -177,7 +180,7 @@ def _built(cls: type[Any], state: Sequence[Any], leaves: Sequence[Any]) -> Any:
     made: Any = object.__new__(cls)
     given = dict(state)
     own = vars(made)
-    own.update({name: _read(plan, leaves) for name, plan in given.items() if not _is_count(plan)})
+    own.update({name: None if _is_count(plan) else _read(plan, leaves) for name, plan in given.items()})
     keys = own.get("keys")
     for name, plan in given.items():
         if _is_count(plan):

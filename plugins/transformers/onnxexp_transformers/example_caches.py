@@ -6,6 +6,7 @@ number of cached tokens is then the same in every layer, and no branch depends o
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
@@ -81,8 +82,11 @@ def example_cache(model: Any, parameter: str, kind: str, sizes: tuple[int, int],
         raise OptionError(f"{type(model).__name__} has layers without attention, whose state never grows: give cache='past'")
     tokens = torch.zeros(sizes, dtype=torch.int64, device=model.device)
     mask = torch.nn.functional.pad(torch.ones_like(tokens), (0, max(0, (max_length or 0) - sizes[1])))
+    given = {"input_ids": tokens, "attention_mask": mask, "use_cache": True, parameter: cache}
+    if "position_ids" in inspect.signature(model.forward).parameters:
+        given["position_ids"] = torch.arange(sizes[1], device=model.device).expand(sizes)
     with torch.no_grad():
-        model(input_ids=tokens, attention_mask=mask, use_cache=True, **{parameter: cache})
+        model(**given)
     if not named_tensors(cache):
         raise OptionError(f"{type(model).__name__} does not fill its cache: it is no decoder (set is_decoder=True in its config)")
     return cache
