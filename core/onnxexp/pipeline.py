@@ -131,12 +131,13 @@ def export(
     export_type = export_type_of(operator_export_type, fallback)
     context = ExportContext(options)
     passes = Passes(packs, context)
-    call = read_call(model, args, kwargs, capture=options.capture, dynamic_shapes=dynamic_shapes, dynamic_axes=dynamic_axes,
-                     input_names=input_names, output_names=output_names)  # fmt: skip
-    call.weights = find_weights(call.model, weights)
     seconds, clock = _clock()
-    with clock("capture"), LOCK, packs.capturing(context), with_weights(call.weights):  # plugins may patch torch: one at a time
-        captured = capture_hook.capture(packs, call.model, call.args, call.kwargs, call.spec, context)
+    with clock("capture"), LOCK, packs.capturing(context):  # plugins may patch torch: one capture at a time
+        call = read_call(model, args, kwargs, capture=options.capture, dynamic_shapes=dynamic_shapes, dynamic_axes=dynamic_axes,
+                         input_names=input_names, output_names=output_names)  # fmt: skip
+        call.weights = find_weights(call.model, weights)
+        with with_weights(call.weights):
+            captured = capture_hook.capture(packs, call.model, call.args, call.kwargs, call.spec, context)
         io = name_graph_io(captured, call.spec, output_names)
     with clock("pre passes"):
         passes.pre(captured.graph)

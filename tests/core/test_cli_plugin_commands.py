@@ -65,6 +65,25 @@ def help_text(capsys: Capsys, *argv: str) -> str:
     return capsys.readouterr().out
 
 
+def test_a_scheme_takes_the_place_of_export(packs: Packs, capsys: Capsys) -> None:
+    packs.add("maps", COMMAND.replace('"number", type=int', '"number", type=lambda text: int(text.removeprefix("maps:"))'))
+    metadata = next(packs.folder.glob("*.dist-info/entry_points.txt"))
+    metadata.write_text(metadata.read_text().replace("[onnxexp.commands]", "[onnxexp.targets]"))
+    assert run(capsys, "export", "maps:6", "--by", "2").out == "0 2 4\n"
+    assert run(capsys, "export", "--by", "2", "maps:3", "--json").document == [0, 2]
+    assert "--by" in help_text(capsys, "export", "maps:1") and "--by" not in help_text(capsys, "export")
+    refused(run(capsys, "export", "map:6", "-o", "x.onnx"), "there is no module 'map'")  # no scheme: MODULE:FACTORY
+    refused(run(capsys, "maps", "6"), "invalid choice: 'maps'")
+
+
+def test_a_scheme_of_a_plugin_that_is_off(packs: Packs, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    packs.add("maps")
+    metadata = next(packs.folder.glob("*.dist-info/entry_points.txt"))
+    metadata.write_text(metadata.read_text().replace("[onnxexp.commands]", "[onnxexp.targets]"))
+    monkeypatch.setenv("ONNXEXP_DISABLE", "maps-plugin")
+    refused(run(capsys, "export", "maps:6"), "maps-plugin", "is off", "ONNXEXP_DISABLE")
+
+
 def refused(ran: Ran, *texts: str) -> None:
     assert ran.status == 2 and ran.out == "" and all(text in ran.err for text in texts), ran.err
 

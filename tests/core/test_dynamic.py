@@ -103,7 +103,8 @@ def test_nested_inputs(past: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "shapes", [{"past": {"ids": {0: "n"}}}, {"past": [{0: "n"}]}, {"past.ids": {0: "n"}}, {"past": Batch({0: "n"})}]
+    "shapes",
+    [{"past": {"ids": {0: "n"}}}, {"past": [{0: "n"}]}, {"past.ids": {0: "n"}}, {"past.*": {0: "n"}}, {"past": Batch({0: "n"})}],
 )  # type: ignore[arg-type]
 def test_dataclasses(shapes: Any) -> None:
     spec = read_dynamic(forward, (X, Batch(X)), {}, dynamic_shapes=shapes)

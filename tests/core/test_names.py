@@ -126,6 +126,14 @@ def test_output_names_do_not_collide_with_inputs() -> None:
         assign_output_names(leaves, ["x"], ["x"])
 
 
+def test_the_new_values_of_a_past_are_the_present() -> None:
+    leaves = flatten_outputs({"logits": T, "past_key_values": [{"key": T}, {"key": T}], "passed": T})
+    names = ["ids", "past_key_values.0.key", "passed"]
+    assert assign_output_names(leaves, None, names) == ["logits", "present.0.key", "present.1.key", "passed_out"]
+    assert assign_output_names(leaves, None, ["ids"])[1] == "past_key_values.0.key"  # there was no cache before
+    assert assign_output_names(flatten_outputs({"past": T}), None, ["past"]) == ["present"]
+
+
 def test_an_input_that_passes_straight_through_keeps_its_name() -> None:
     leaves = flatten_outputs((T, T, T))
     assert assign_output_names(leaves, None, ["x"], {0: "x", 2: "x"}) == ["x", "output_1", "output_2"]

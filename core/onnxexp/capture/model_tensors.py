@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -22,20 +23,23 @@ __all__ = ["RestoredParameters", "call_unharmed", "restored_state", "run_origina
 
 _ATOMS = frozenset([torch.nn.Parameter, bool, int, float, str, type(None)])
 """Attributes of these types contain no tensors other than parameters."""
+_LEAVES = (torch.nn.Module, torch.Tensor, type, ModuleType, FunctionType)
+_DEPTH = 4
 
 
 @contextlib.contextmanager
 def restored_state(model: torch.nn.Module) -> Iterator[None]:
     """Undo the changes that a run of the model makes to it.
 
-    Attributes get their values back, lists and dicts among them their elements, and tensors other than parameters their contents
-    and shapes.
+    Attributes get their values back, lists, dicts and objects among them their elements, and tensors other than parameters their
+    contents and shapes.
     """
     modules = list(model.modules())
-    holders = [holder for module in modules for holder in _holders(module)]
-    before = [(holder, holder.copy()) for holder in holders]
+    held: dict[int, Any] = {}
+    for module in modules:
+        _find_holders(module, held)
+    before = [(holder, holder.copy()) for holder in held.values()]
     scripted = [attribute for module in modules for attribute in _scripted_attributes(module)]
-    held = {id(holder) for holder in holders}
     values = (each for _, old in before for each in (old if isinstance(old, list) else old.values()))
     attributes = [each for each in values if type(each) not in _ATOMS and id(each) not in held]
     elements = pytree.tree_leaves([list(model.buffers()), attributes, [old for *_, old in scripted]])
@@ -95,11 +99,15 @@ class RestoredParameters(TorchDispatchMode):
             parameter.copy_(old)
 
 
-def _holders(module: torch.nn.Module) -> Iterator[Any]:
-    """Iterate over the containers of a module's attributes; scripted ones have none."""
-    if not isinstance(module, torch.jit.ScriptModule):
-        yield vars(module)
-        yield from (each for each in vars(module).values() if type(each) in (dict, list, OrderedDict))
+def _find_holders(value: Any, held: dict[int, Any], depth: int = _DEPTH) -> None:
+    """Collect a module's attributes and the containers in them; scripted ones have none."""
+    if depth == 0 or isinstance(value, torch.jit.ScriptModule if depth == _DEPTH else _LEAVES):
+        return
+    holder: Any = value if type(value) in (dict, list, OrderedDict) else getattr(value, "__dict__", None)  # numbers have none
+    if type(holder) in (dict, list, OrderedDict) and id(holder) not in held:
+        held[id(holder)] = holder
+        for each in list(holder if isinstance(holder, list) else holder.values()):
+            _find_holders(each, held, depth - 1)
 
 
 def _scripted_attributes(module: Any) -> Iterator[tuple[Any, str, Any]]:

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 import onnx_ir as ir
 import torch
 
+from onnxexp.checking.lowering_record import LoweringRecord
 from onnxexp.checking.onnx_slices import OpenSession
 from onnxexp.checking.reference_session import ReferenceSession
 from onnxexp.errors import OptionError
-from onnxexp.program.lowering_record import LoweringRecord
 from onnxexp.program.onnxruntime_session import Prepare, Session
 from onnxexp.program.signature import Signature
 from onnxexp.request.dynamic_shapes import DynamicSpec

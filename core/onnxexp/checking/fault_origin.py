@@ -13,13 +13,13 @@ from onnxexp.checking.counterparts import as_captured
 from onnxexp.checking.evidence import Evidence, border
 from onnxexp.checking.flatten_decompositions import flattened
 from onnxexp.checking.graph_comparison import GraphComparison, Settings
+from onnxexp.checking.lowering_record import LoweringRecord
 from onnxexp.checking.mismatch_report import NodeReport, Origin
 from onnxexp.checking.onnx_slices import SlicedRun
 from onnxexp.checking.reference_session import ReferenceSession
 from onnxexp.checking.torch_interpreter import CannotRun
 from onnxexp.errors import OnnxExporterError
 from onnxexp.neutral_graph import Graph
-from onnxexp.program.lowering_record import LoweringRecord
 
 __all__ = ["find_origin"]
 

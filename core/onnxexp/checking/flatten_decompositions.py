@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from onnxexp.checking.lowering_record import LoweringRecord
 from onnxexp.neutral_graph import Graph, Node, Value, replace_values
-from onnxexp.program.lowering_record import LoweringRecord
 
 __all__ = ["flattened"]
 

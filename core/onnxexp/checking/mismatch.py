@@ -19,12 +19,12 @@ from onnxexp.checking.counterparts import Counterparts
 from onnxexp.checking.exported import Exported, opener
 from onnxexp.checking.fault_origin import find_origin
 from onnxexp.checking.graph_comparison import GraphComparison, Settings
+from onnxexp.checking.lowering_record import LoweringRecord
 from onnxexp.checking.mismatch_report import MismatchReport, NodeReport
 from onnxexp.checking.onnx_slices import Runner, SlicedRun
 from onnxexp.checking.verification import random_outputs
 from onnxexp.errors import OptionError
 from onnxexp.neutral_graph import Value
-from onnxexp.program.lowering_record import LoweringRecord
 
 __all__ = ["NodeComparison", "find_mismatch"]
 

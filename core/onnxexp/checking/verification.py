@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch.utils import _pytree as pytree
 
-from onnxexp.capture.example_inputs import other_examples
+from onnxexp.capture.example_inputs import grow, other_examples
 from onnxexp.checking.comparison import Tolerances, VerificationReport, compare, run_eager
 from onnxexp.checking.exported import Exported
 from onnxexp.checking.onnx_slices import Runner
@@ -19,6 +20,8 @@ from onnxexp.checking.random_inputs import random_like
 from onnxexp.checking.torch_interpreter import is_random
 from onnxexp.errors import OnnxExporterError, OptionError, VerificationError
 from onnxexp.neutral_graph import Value, values_in
+from onnxexp.program.declared_sizes import size_at
+from onnxexp.request.dynamic_shapes import DynamicSpec
 
 __all__ = ["InputCase", "cases_of", "verify"]
 
@@ -46,7 +49,8 @@ def cases_of(program: Exported, inputs: Any, seed: int = 0) -> Iterator[InputCas
     elif inputs in ("sizes", "repeated"):
         yield InputCase("" if inputs == "repeated" else "the inputs are the example", args, kwargs)
         for sizes, other, named in other_examples(args, kwargs, program.spec) if program.spec is not None else ():
-            resized = (other, named) if inputs == "repeated" else random_like(other, named, seed)
+            fitting = _with_sums(other, named, program.spec)
+            resized = fitting if inputs == "repeated" else random_like(*fitting, seed)
             yield InputCase(sizes, *resized, optional=True)
     elif isinstance(inputs, (list, tuple)) and inputs:
         for index, given in enumerate(inputs):
@@ -60,6 +64,20 @@ def cases_of(program: Exported, inputs: Any, seed: int = 0) -> Iterator[InputCas
             f"inputs is {inputs!r}; give a list of argument tuples, 'random', 'sizes' (random ones at other sizes), or "
             "'repeated' (the example, repeated to other sizes)"
         )
+
+
+def _with_sums(
+    args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec | None
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Resize the axes whose name is computed from others, as ``past + sequence``."""
+    flat, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
+    named = {(i, axis): each.name for i, axes in enumerate(spec.axes if spec else ()) for axis, each in axes.items() if each.name}
+    values = {name: flat[index].shape[axis] for (index, axis), name in named.items() if name.isidentifier()}
+    for (index, axis), name in named.items():
+        size = None if name in values else size_at(name, values)
+        if size is not None:
+            flat[index] = grow(flat[index], axis, size)
+    return pytree.tree_unflatten(flat, structure)  # type: ignore[no-any-return]
 
 
 def verify(

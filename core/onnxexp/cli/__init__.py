@@ -116,6 +116,8 @@ def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, Any]:
     place = next((index for index, word in enumerate(words) if not word.startswith("-")), len(words))
     chosen = words[place] if place < len(words) else ""
     module = _module(chosen) if chosen in COMMANDS else None
+    if chosen == "export":
+        module = plugin_commands.export_command(words[place + 1 :]) or module
     summaries = dict(COMMANDS)
     if module is None:
         listed = any(word.startswith(("-h", "--h")) for word in words[:place])

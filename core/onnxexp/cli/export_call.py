@@ -26,9 +26,10 @@ class Prepared:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments that choose a model and how it is lowered."""
     parser.add_argument(
-        "target", metavar="MODULE:FACTORY|FILE",
+        "target", metavar="MODULE:FACTORY|FILE|SCHEME:...",
         help="a model, or a callable that returns the model, (model, args), (model, args, kwargs) or a dict of the arguments of "
-        "onnxexp.export, in a module or in FILE.py:FACTORY; or a file of torch.export.save (.pt2) or torch.jit.save (.pt)",
+        "onnxexp.export, in a module or in FILE.py:FACTORY; or a file of torch.export.save (.pt2) or torch.jit.save (.pt); "
+        "or what a plugin exports under a scheme of its own (`onnxexp export hf: --help` describes it)",
     )  # fmt: skip
     add_target(parser)
     add_selection(parser)

@@ -3,6 +3,9 @@
 The entry point's name is the command, its value a module with `SUMMARY` (a literal, one line as in `onnxexp --help`),
 `arguments(parser)` and `run(options, output) -> int`, the exit status. Such a module is imported only when its command runs: the
 list of commands reads the summaries from the source.
+
+An entry point of the group ``onnxexp.targets`` is such a module too. Its name is a scheme, and its command takes the place of
+``onnxexp export`` for targets of that scheme: ``onnxexp export hf:FOLDER``.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import importlib.util
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -23,9 +26,20 @@ from onnxexp.plugins.discovery import InstalledPlugin, PluginStatus, discover, s
 from onnxexp.plugins.isolated_import import import_object
 from onnxexp.request import config
 
-__all__ = ["GROUP", "find", "problems"]
+__all__ = ["GROUP", "TARGETS", "export_command", "find", "problems"]
 
 GROUP = "onnxexp.commands"
+TARGETS = "onnxexp.targets"
+
+
+def export_command(words: Sequence[str]) -> Any:
+    """Return the module for a target with a scheme; None for the built-in command.
+
+    `words` are the arguments of ``onnxexp export``. Raises PluginLoadError where the module is off, refused or does not load.
+    """
+    schemes = {each.name for each in discover(TARGETS)}
+    named = [scheme for word in words for scheme, colon, _ in [word.partition(":")] if colon and scheme in schemes]
+    return _loaded(next(each for each in _installed(TARGETS) if each.found.name == named[0])) if named else None
 
 
 def find(chosen: str, *, taken: Container[str], summaries: bool) -> tuple[Any, dict[str, str]]:
@@ -79,7 +93,7 @@ def problems(taken: Container[str]) -> list[str]:
     return found
 
 
-def _installed() -> list[PluginStatus]:
+def _installed(group: str = GROUP) -> list[PluginStatus]:
     """List the commands of plugins.
 
     A command is off or refused where all plugins of its distribution are, where `allow` does not have its distribution, or where
@@ -89,7 +103,7 @@ def _installed() -> list[PluginStatus]:
     """
     settings = config.load()
     plugins = states(settings)
-    commands = states(dataclasses.replace(settings, plugins=None, disable=()), GROUP)
+    commands = states(dataclasses.replace(settings, plugins=None, disable=()), group)
     return [_with_owner(each, plugins) if each.state == "on" else each for each in commands]
 
 

@@ -14,6 +14,7 @@ import torch
 
 from onnxexp.builder.builder import Builder
 from onnxexp.capture.captured_program import CapturedProgram
+from onnxexp.checking.lowering_record import LoweringRecord
 from onnxexp.lowering.assemble import assemble
 from onnxexp.lowering.control_flow import LOWERINGS
 from onnxexp.lowering.graph_io import GraphIO, bind_inputs, graph_outputs
@@ -21,7 +22,6 @@ from onnxexp.lowering.keep_torch_ops import OperatorExportTypes
 from onnxexp.lowering.lowering import Lowering
 from onnxexp.passes.manager import Passes
 from onnxexp.plugins.loading import Plugins
-from onnxexp.program.lowering_record import LoweringRecord
 from onnxexp.request.example_call import ExampleCall
 from onnxexp.request.export_context import ExportContext
 

@@ -9,15 +9,15 @@ import torch
 
 from onnxexp.builder.builder import Builder, Declined, state_of
 from onnxexp.builder.tensor import Tensor
+from onnxexp.checking.lowering_record import Counterpart
+from onnxexp.checking.output_check import output_mismatch
 from onnxexp.errors import LoweringError, OpsetError, PluginConflict
 from onnxexp.functionalize.aliasing import values_used
 from onnxexp.lowering.keep_torch_ops import OperatorExportTypes, emit_torch_node
-from onnxexp.lowering.output_check import output_mismatch
 from onnxexp.lowering.problem_report import Problem, describe, no_plugins, unsupported
 from onnxexp.lowering.symbolic_resolver import Resolution, SymbolicResolver
 from onnxexp.neutral_graph import Dim, Graph, Node, TensorType, Value, replace_values
 from onnxexp.plugins.loading import Plugins
-from onnxexp.program.lowering_record import Counterpart
 from onnxexp.torch_ops.schemas import called
 
 __all__ = ["Decompose", "Lowering", "NodeLowering"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -17,13 +16,16 @@ from torch.utils import _pytree as pytree
 from onnxexp.builder.torch_tensor_data import has_data
 from onnxexp.capture.captured_program import CapturedProgram
 from onnxexp.capture.torch_export import frontend as torch_export
+from onnxexp.checking.held_tensors import holds_tensors, library_of
 from onnxexp.errors import CaptureError, OnnxExporterError, PluginError
+from onnxexp.neutral_graph import Value
 from onnxexp.plugins.discovery import packs
 from onnxexp.plugins.loading import Implementation, Plugin, Plugins
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.export_context import ExportContext
 from onnxexp.request.module_and_forward import is_scripted
 from onnxexp.request.options import Options
+from onnxexp.request.pytree_leaves import flatten_output_spec
 from onnxexp.request.tensor_list import TensorList
 from onnxexp.user_warnings import warn
 from onnxexp.version import __version__
@@ -57,7 +59,7 @@ def capture(
     """
     if isinstance(model, torch.nn.Module):
         args, kwargs, spec = _dense(args, kwargs, spec, context)
-        _check_tensors(model, spec)
+        _check_tensors(model, spec, plugins)
     call = {"model": model, "args": args, "kwargs": kwargs, "spec": spec, "context": context}
     try:
         program, refused = _captured(plugins, context.options, call)
@@ -67,6 +69,9 @@ def capture(
         if not cures:
             raise
         raise CaptureError("\n".join([str(error), *cures])) from error
+    for leaf, output in zip(flatten_output_spec(program.out_spec), program.graph.outputs, strict=True):
+        if not isinstance(output, (Value, torch.Tensor)) and holds_tensors(output):
+            raise _not_flattened(f"the output {leaf.name}", output, plugins)
     _warn_of_constants(program.constants, refused)
     context.restrictions.update(program.restrictions)
     return program
@@ -165,7 +170,7 @@ def _dense(
     return *pytree.tree_unflatten(flat, structure), dataclasses.replace(spec, leaves=tuple(leaves))
 
 
-def _check_tensors(model: torch.nn.Module, spec: DynamicSpec) -> None:
+def _check_tensors(model: torch.nn.Module, spec: DynamicSpec, plugins: Plugins) -> None:
     """Raise CaptureError for inputs or parameters that ONNX cannot represent."""
     if detect_fake_mode() is not None:
         raise CaptureError("the export runs inside FakeTensorMode, where tensors have no values; cure: leave that mode first")
@@ -175,24 +180,19 @@ def _check_tensors(model: torch.nn.Module, spec: DynamicSpec) -> None:
             if tensor.is_nested or tensor.is_quantized or tensor.layout != torch.strided:
                 kind = "nested" if tensor.is_nested else "quantized" if tensor.is_quantized else str(tensor.layout)
                 raise CaptureError(f"an input is a {kind} tensor, which ONNX does not have; cure: give dense tensors")
-        if not isinstance(value, (torch.Tensor, TensorList)) and _holds_tensors(value):
-            raise CaptureError(
-                f"the argument {leaf.name} is a {type(value).__name__}, whose tensors would become constants; cure: pass the "
-                "tensors themselves, or register the class with torch.utils._pytree.register_pytree_node"
-            )
+        if not isinstance(value, (torch.Tensor, TensorList)) and holds_tensors(value):
+            raise _not_flattened(f"the argument {leaf.name}", value, plugins)
     for name, stored in (*model.named_parameters(), *model.named_buffers()):
         if is_lazy(stored):
             raise CaptureError(f"{name} is not initialized yet; cure: run the model once before it is exported")
 
 
-def _holds_tensors(value: Any, depth: int = 4) -> bool:
-    """Whether an argument that pytree does not flatten has tensors inside."""
-    if isinstance(value, (torch.Tensor, torch.nn.Module, type, ModuleType, FunctionType)) or not depth:
-        return isinstance(value, torch.Tensor)
-    held = (
-        [*value.values()] if isinstance(value, Mapping) else [*value] if isinstance(value, (list, tuple, set, frozenset)) else []
+def _not_flattened(what: str, value: Any, plugins: Plugins) -> CaptureError:
+    text = (
+        f"{what} is a {type(value).__name__}, whose tensors would become constants; cure: pass or return the tensors themselves, "
+        "or register the class with torch.utils._pytree.register_pytree_node"
     )
-    return any(_holds_tensors(each, depth - 1) for each in [*held, *getattr(value, "__dict__", {}).values()])
+    return CaptureError("\n".join([text, *packs([library_of(value)], plugins.off)]))
 
 
 def _warn_of_constants(constants: Sequence[str], refused: CaptureError | None = None) -> None:

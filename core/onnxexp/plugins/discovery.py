@@ -27,7 +27,8 @@ __all__ = ["GROUP", "InstalledPlugin", "PluginStatus", "check_target", "discover
 GROUP = "onnxexp.plugins"
 _QUANTIZED = dict.fromkeys(("quantized", "quantized_decomposed", "torchao"), "onnxexp-plugin-quantized")
 _TARGETS = {"onnxruntime-contrib": "onnxexp-plugin-ort"}
-_PACKS = {"aten": "onnxexp-plugin-aten", "torchvision": "onnxexp-plugin-torchvision", **_QUANTIZED, **_TARGETS}
+_LIBRARIES = {name: f"onnxexp-plugin-{name}" for name in ("aten", "torchvision", "transformers")}
+_PACKS = {**_LIBRARIES, **_QUANTIZED, **_TARGETS}
 """This project's distributions, by the namespace of torch operators and classes, or by the target."""
 
 
@@ -108,7 +109,7 @@ def packs(ops: Iterable[str], off: Iterable[PluginStatus]) -> list[str]:
         if "quant" in name:  # torch has fake quantization among its general operators
             ours.setdefault(op, _PACKS["quantized"])
         elif space in _PACKS:
-            ours[f"the operators of {space}::"] = _PACKS[space]
+            ours[f"the {'operators' if name or space in _QUANTIZED else 'classes'} of {space}::"] = _PACKS[space]
     return [*lines, *(f"`pip install {pack}` brings {what}" for what, pack in ours.items() if pack not in installed)]
 
 

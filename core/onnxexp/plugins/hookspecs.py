@@ -53,13 +53,13 @@ def capture_context(options: Options, context: ExportContext) -> AbstractContext
     """Surround the capture of the model.
 
     When:
-        Once per export, before the frontend captures the model.
+        Once per export, before the core flattens the example and the frontend captures the model.
     Parameters:
         options: The options of the export: opset, training mode, ….
         context: The options again, `plugin_data`, and `dense_forms` for tensors that ONNX lacks.
     Result:
         A context manager that is entered before the capture and left after it, or None. It may patch torch: only one export
-        captures at a time.
+        captures at a time. Classes of inputs and outputs may be registered with torch's pytree.
     First or all:
         All.
     Example:

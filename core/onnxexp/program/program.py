@@ -15,6 +15,7 @@ import torch
 
 from onnxexp.checking.comparison import Tolerances, VerificationReport
 from onnxexp.checking.exported import opener
+from onnxexp.checking.lowering_record import LoweringRecord
 from onnxexp.checking.mismatch import find_mismatch
 from onnxexp.checking.mismatch_report import MismatchReport
 from onnxexp.checking.model_text import render
@@ -22,7 +23,6 @@ from onnxexp.checking.origins import without_origins
 from onnxexp.checking.verification import InputCase, cases_of, verify
 from onnxexp.errors import OnnxExporterError
 from onnxexp.neutral_graph import Node
-from onnxexp.program.lowering_record import LoweringRecord
 from onnxexp.program.onnxruntime_session import Prepare, Session
 from onnxexp.program.signature import InputSlot, OutputSlot, Signature
 from onnxexp.program.type_text import ascii_text, type_text

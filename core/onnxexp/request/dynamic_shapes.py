@@ -3,7 +3,8 @@
 Accepted are:
     * `dynamic_shapes` as torch.export takes it (by parameter name or by position, nested as the inputs are; Dim, derived
       dims, Dim.AUTO/DYNAMIC/STATIC, ints, None, ShapesCollection), and beyond that: strings, negative axes, missing keys
-      (static), dicts for dataclasses, keys that are `input_names` or leaf names (``past.0.key``), ``**kwargs`` by key;
+      (static), dicts for dataclasses, keys that are `input_names` or leaf names (``past.0.key``), patterns of leaf names for all
+      tensors that fit (``past.*.key``), ``**kwargs`` by key;
     * `dynamic_axes` as ``{name: [axis, ...]}``, ``{name: {axis: "name"}}`` or a mix. Keys are `input_names`, leaf names,
       or names of outputs.
 A Dim goes to torch as it is: torch proves it over its whole range. Strings and `dynamic_axes` become Dim.DYNAMIC: tracing
@@ -14,6 +15,7 @@ An int, float or bool is dynamic by ``{"n": Dim.DYNAMIC}`` or ``{"n": "name"}``.
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -207,10 +209,10 @@ class _Reader:
             if not path and key in value:
                 self._descend(value[key], (key,), given, where)
                 return True
-        index = next((i for i, leaf in enumerate(self.leaves) if leaf.name == key), None)
-        if index is not None:
+        found = [i for i, leaf in enumerate(self.leaves) if leaf.name == key or ("*" in str(key) and _fits(leaf, key))]
+        for index in found:
             self._leaf(index, given, where)
-        return index is not None
+        return bool(found)
 
     def _descend(self, value: Any, path: tuple[str, ...], given: Any, where: str) -> None:
         below = children(value)
@@ -294,6 +296,10 @@ class _Reader:
             else:
                 outputs[key] = _named_axes(axes, where)
         return outputs
+
+
+def _fits(leaf: Leaf, pattern: str) -> bool:
+    return isinstance(leaf.value, _WITH_AXES) and fnmatch.fnmatchcase(leaf.name, pattern)
 
 
 def _named_axes(axes: Any, where: str) -> dict[int, str | None]:

@@ -7,7 +7,8 @@ The rule:
     * A lone tensor that the model returns is ``output``. The elements of a returned tuple or list are ``output_0``,
       ``output_1`` (deeper ones ``output_1.0.key``; None keeps its number). A returned dict, dataclass, NamedTuple or
       ModelOutput has its keys or fields as names: ``logits``, ``past.0.key``.
-    * An output that would have an input's name gets ``_out`` after it. Any other name that is taken gets ``_1``, ``_2``, ….
+    * An output that would have an input's name gets ``_out`` after it; ``past_key_values.0.key``, or any that begins with
+      ``past``, becomes ``present.0.key``. Any other name that is taken gets ``_1``, ``_2``, ….
     * The user's names come first, in order. The rest keep their default names, and change where they collide.
 """
 
@@ -49,7 +50,11 @@ def assign_output_names(
         inputs: The names of the graph's inputs.
         passed: The input's name for each output, by position, that is an input returned unchanged.
     """
-    defaults = [f"{leaf.name}_out" if leaf.name in inputs else leaf.name for leaf in leaves]
+    pasts = {name.partition(".")[0] for name in inputs if name.startswith("past")}
+    named = [(leaf.name, *leaf.name.partition(".")) for leaf in leaves]
+    defaults = [
+        f"present{dot}{rest}" if root in pasts else f"{name}_out" if name in inputs else name for name, root, dot, rest in named
+    ]
     kept: dict[int, str] = {}
     for position, name in passed.items():
         if name not in kept.values() and position >= len(given or ()):

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import torch
 
 from onnxexp import Builder, LoweringError, Value
-from onnxexp.lowering.output_check import output_mismatch
+from onnxexp.checking.output_check import output_mismatch
 from onnxexp.torch_ops.schemas import schemas
 from onnxexp_torch_onnx.context import GraphContext, SymbolicContext
 from onnxexp_torch_onnx.emit_nodes import PACKING

@@ -24,6 +24,7 @@ from onnxexp.capture.torch_export.derived_sizes import holds_at_example, larger_
 from onnxexp.capture.torch_export.export_errors import branches_on_values, explain
 from onnxexp.capture.torch_export.fake_values import fake_mode
 from onnxexp.capture.torch_export.guard_warnings import fixed_numbers, record_guard_sources, restrictions
+from onnxexp.capture.torch_export.kept_tensors import warn_of_kept_tensors
 from onnxexp.capture.torch_export.program_converter import mutated_names, resolve_vmap, to_graph
 from onnxexp.capture.torch_export.symbol_names import check_dynamic, symbol_names
 from onnxexp.capture.torch_state import model_mode, silence_torch_export, torch_mode, unwind_functorch
@@ -165,12 +166,13 @@ def _export(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, s
         record_user_lines(),
         record_guard_sources(),
         exact_reshape_sizes(),
-        warnings.catch_warnings(),
+        warnings.catch_warnings(record=True) as caught,
     ):
-        warnings.simplefilter("ignore")  # they concern torch's internals only
+        warnings.simplefilter("always")  # most of them concern torch's internals only
         program = torch.export.export(model, args, kwargs, dynamic_shapes=spec.shapes, strict=strict)
         check_assumed_sizes(program, args, kwargs)
-        return program
+    warn_of_kept_tensors(model, caught)
+    return program
 
 
 def _register_output_classes(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec) -> bool:

@@ -1,0 +1,75 @@
+"""`onnxexp export hf:...`: export a checkpoint or a configuration."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from onnxexp import OptionError
+from onnxexp.cli.common_arguments import add_selection, selection
+from onnxexp.cli.text_or_json import Output, Progress
+
+__all__ = ["SUMMARY", "arguments", "run"]
+
+SUMMARY = "export a model of Hugging Face transformers into a folder"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("target", metavar="hf:PATH", help="a checkpoint folder, or a config.json for random weights")
+    parser.add_argument("--task", required=True, metavar="TASK", help="what the model does: text-generation, ...")
+    parser.add_argument("-o", "--output", type=Path, metavar="DIR", required=True, help="the folder to write")
+    parser.add_argument("--cache", choices=["past", "static"], help="the kind of cache (default: past, which grows)")
+    parser.add_argument("--max-length", type=int, metavar="N", help="the number of tokens in a static cache")
+    parser.add_argument("--dtype", metavar="DTYPE", help="the dtype of the weights, such as float16 (default: the checkpoint's)")
+    parser.add_argument("--trust-remote-code", action="store_true", help="let Python files of the checkpoint run")
+    parser.add_argument("--verify", action="store_true", help="compare with the model in ONNX Runtime before DIR is written")
+    add_selection(parser)
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    """Export a model, write its folder, and print a summary."""
+    started = time.perf_counter()
+    with Progress() as progress:
+        progress.stage("loading torch and transformers")
+        from onnxexp_transformers.export_model import export
+
+        progress.stage(f"exporting {options.target}")
+        given = {"cache": options.cache, "max_length": options.max_length}
+        exported = export(
+            options.target.partition(":")[2],
+            options.task,
+            dtype=_dtype(options.dtype),
+            trust_remote_code=options.trust_remote_code,
+            task_options={name: value for name, value in given.items() if value is not None},
+            opset_version=options.opset,
+            verify=options.verify,
+            **selection(options),
+        )
+        progress.stage(f"writing {options.output}")
+        folder = exported.save(options.output, command=shlex.join(["onnxexp", *sys.argv[1:]]))
+    files = sorted(file.name for file in folder.iterdir())
+    seconds = time.perf_counter() - started
+    nodes = {name: len(program.model.graph) for name, program in exported.programs.items()}
+    output.pairs(
+        {
+            "wrote": f"{options.output}: {', '.join(files)}",
+            "nodes": ", ".join(f"{name} {count}" for name, count in nodes.items()),
+            "seconds": f"{seconds:.2f}",
+        }
+    )
+    output.document({"folder": str(folder), "files": files, "task": options.task, "nodes": nodes, "seconds": seconds})
+    return 0
+
+
+def _dtype(name: str | None) -> Any:
+    import torch
+
+    found = vars(torch).get(name) if name is not None else None
+    if name is not None and not isinstance(found, torch.dtype):
+        raise OptionError(f"--dtype {name}: torch has no such dtype; give float32, float16 or bfloat16")
+    return found

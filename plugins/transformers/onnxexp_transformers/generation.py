@@ -1,0 +1,213 @@
+"""Generate text with an exported model in ONNX Runtime, for tries and tests.
+
+The cache stays in ONNX Runtime: the outputs of a step are bound as the inputs of the next one, without a copy.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+import onnxruntime
+import torch
+import torch.utils.dlpack
+
+import onnxexp
+from onnxexp import OptionError
+from onnxexp_transformers.sampling import Sampler
+
+__all__ = ["TextGenerator", "generate"]
+
+Tokens: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+
+
+class TextGenerator:
+    """An exported causal language model, loaded into ONNX Runtime on the CPU."""
+
+    def __init__(self, source: str | os.PathLike[str] | onnxexp.ONNXProgram) -> None:
+        """Load an exported folder, an ONNX file, or a program of the task text-generation.
+
+        Raises OptionError for a path without a model, and for a model without a cache.
+        """
+        self._settings: Mapping[str, Any] = {}
+        if isinstance(source, onnxexp.ONNXProgram):
+            self._session = _loaded(source)
+        else:
+            path = Path(source)
+            file = path / "model.onnx" if path.is_dir() else path
+            if not file.is_file():
+                raise OptionError(f"there is no file {file}: give a folder or a file of an export for text-generation")
+            self._session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+            settings = file.with_name("generation_config.json")
+            self._settings = json.loads(settings.read_text("utf-8")) if settings.is_file() else {}
+        self._inputs = {each.name: each for each in self._session.get_inputs()}
+        self._outputs = [each.name for each in self._session.get_outputs()]
+        if not {"input_ids", "attention_mask"} <= self._inputs.keys() or self._outputs[0] != "logits":
+            raise OptionError(
+                f"the model takes {', '.join(self._inputs)} and returns {', '.join(self._outputs)}: it is no export for "
+                "text-generation, which takes input_ids, attention_mask and a cache, and returns logits"
+            )
+
+    def generate(self, inputs: Any, *, on_tokens: Callable[[Tokens], None] | None = None, **options: Any) -> Tokens:
+        """Generate text; return the prompts with the new tokens, int64[batch, length].
+
+        Args:
+            inputs: The prompts; see `stream`.
+            on_tokens: Called with the new tokens of each step, int64[batch].
+            options: See `stream`.
+        """
+        ids, _ = _prompts(inputs)
+        steps = [ids]
+        for tokens in self.stream(inputs, **options):
+            steps.append(tokens[:, None])
+            if on_tokens is not None:
+                on_tokens(tokens)
+        return np.concatenate(steps, axis=1)
+
+    def stream(
+        self,
+        inputs: Any,
+        *,
+        max_new_tokens: int = 32,
+        temperature: float = 0.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int | None = None,
+        eos_token_id: int | Sequence[int] | None = None,
+        pad_token_id: int | None = None,
+    ) -> Iterator[Tokens]:
+        """Yield the new tokens of each step, int64[batch].
+
+        Args:
+            inputs: The token ids of the prompts, int64[batch, length], or a mapping with ``input_ids`` and ``attention_mask``, as
+                a tokenizer returns it. Prompts of different lengths are padded on the left.
+            max_new_tokens: The number of steps, unless every text ends before.
+            temperature: 0 takes the most probable token; otherwise the logits are divided by it, and a token is drawn.
+            top_k: Draw from the k most probable tokens only.
+            top_p: Draw from the most probable tokens that have this probability together.
+            seed: The seed of the draws.
+            eos_token_id: Tokens that end a text; None takes those of the folder's generation_config.json.
+            pad_token_id: The token after the end of a text; None takes the folder's, or the first that ends one.
+
+        Raises OptionError where the prompts or the options do not fit the model.
+        """
+        ids, mask = _prompts(inputs)
+        sampler = Sampler(temperature, top_k, top_p, seed)
+        ends = self._settings.get("eos_token_id") if eos_token_id is None else eos_token_id
+        stops = [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
+        padding = self._settings.get("pad_token_id") if pad_token_id is None else pad_token_id
+        padding = padding if padding is not None else stops[0] if stops else 0
+        state, done = self._empty_cache(len(ids)), np.zeros(len(ids), bool)
+        for step in range(max_new_tokens):
+            logits, state = self._advance(ids, mask, state)
+            tokens = np.where(done, padding, sampler.draw(logits)).astype(np.int64)
+            yield tokens
+            done |= np.isin(tokens, stops)
+            if (done.all() and stops) or step + 1 == max_new_tokens:
+                return
+            ids, mask = tokens[:, None], np.concatenate([mask, np.ones_like(tokens[:, None])], axis=1)
+
+    def _advance(self, ids: Tokens, mask: Tokens, state: dict[str, Any]) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
+        """Run the model on new tokens, one by one where it takes one at a time."""
+        fixed, new = self._inputs["input_ids"].shape[1], ids.shape[1]
+        size = fixed if isinstance(fixed, int) else new
+        for end in range(size, new + 1, size):
+            logits, state = self._step(ids[:, end - size : end], mask[:, : mask.shape[1] - new + end], state)
+        return logits, state
+
+    def _step(self, ids: Tokens, mask: Tokens, state: dict[str, Any]) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
+        """Run the model once; return the logits of the last token, and the cache."""
+        binding = self._session.io_binding()
+        positions = np.maximum(np.cumsum(mask, axis=1) - 1, 0)[:, -ids.shape[1] :]
+        feeds = {"input_ids": ids, "attention_mask": self._whole(mask), "position_ids": positions}
+        for name in self._inputs.keys() & feeds.keys():
+            binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(feeds[name])))
+        for name, value in state.items():
+            binding.bind_ortvalue_input(name, value)
+        for name in self._outputs:
+            binding.bind_output(name, "cpu")
+        self._session.run_with_iobinding(binding)
+        results = dict(zip(self._outputs, binding.get_outputs(), strict=True))
+        return _logits(results["logits"]), {name: results.get(_present(name), value) for name, value in state.items()}
+
+    def _whole(self, mask: Tokens) -> Tokens:
+        """Fit the mask to the model: to a static cache, or to the last token."""
+        size = self._inputs["attention_mask"].shape[1]
+        if not isinstance(size, int):
+            return mask
+        if size == 1:  # a model without attention
+            return mask[:, -1:]
+        if mask.shape[1] > size:
+            raise OptionError(f"the text has {mask.shape[1]} tokens, and the static cache is for {size}: export a larger one")
+        return np.pad(mask, ((0, 0), (0, size - mask.shape[1])))
+
+    def _empty_cache(self, batch: int) -> dict[str, Any]:
+        """Make the cache before the first token: zeros, and no tokens in an axis that grows."""
+        empty = {}
+        for name, slot in self._inputs.items():
+            if name.startswith("past_"):
+                sizes = [size if isinstance(size, int) else batch if size == "batch" else 0 for size in slot.shape]
+                empty[name] = _zeros(sizes, slot.type.removeprefix("tensor(").removesuffix(")"))
+        return empty
+
+
+def generate(source: str | os.PathLike[str] | onnxexp.ONNXProgram, inputs: Any, **options: Any) -> Tokens:
+    """Generate text with an exported model; see `TextGenerator.generate`.
+
+    Args:
+        source: An exported folder, an ONNX file, or a program of the task text-generation.
+        inputs: The prompts, as for `TextGenerator.stream`.
+        options: The options of `TextGenerator.stream`, and `on_tokens`.
+    """
+    return TextGenerator(source).generate(inputs, **options)
+
+
+def _loaded(program: onnxexp.ONNXProgram) -> onnxruntime.InferenceSession:
+    with tempfile.TemporaryDirectory(prefix="onnxexp-", ignore_cleanup_errors=True) as folder:  # ONNX Runtime may map the file
+        path = Path(folder, "model.onnx")
+        program.save(path)
+        return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+
+def _prompts(inputs: Any) -> tuple[Tokens, Tokens]:
+    """Return the token ids and the mask of the prompts.
+
+    Raises OptionError where they are no integers [batch, length], or padded on the right.
+    """
+    given = inputs if isinstance(inputs, Mapping) else {"input_ids": inputs}
+    if "input_ids" not in given:
+        raise OptionError(f"the inputs have no input_ids, only {', '.join(map(str, given)) or 'nothing'}")
+    ids = np.asarray(given["input_ids"])
+    if ids.ndim != 2 or not np.issubdtype(ids.dtype, np.integer) or 0 in ids.shape:
+        raise OptionError(f"input_ids is {ids.dtype}{list(ids.shape)}: give token ids, int64[batch, length], one at least")
+    mask = np.asarray(given.get("attention_mask", np.ones_like(ids)))
+    if mask.shape != ids.shape:
+        raise OptionError(f"attention_mask has the shape {list(mask.shape)}, input_ids has {list(ids.shape)}")
+    if not mask[:, -1].all():
+        raise OptionError("a prompt ends with padding: pad on the left (tokenizer.padding_side = 'left')")
+    return ids.astype(np.int64), mask.astype(np.int64)
+
+
+def _present(name: str) -> str:
+    """Return the output with the new value of a ``past_key_values...``."""
+    return f"present.{name.partition('.')[2]}"
+
+
+def _zeros(sizes: Sequence[int], kind: str) -> Any:
+    """Make a tensor of ONNX Runtime; `kind` is ONNX's name of the dtype."""
+    if kind == "bfloat16":  # numpy has none
+        raw, type_ = np.zeros(sizes, np.uint16), onnx.TensorProto.BFLOAT16
+        return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(raw, type_)
+    dtype = {"float": "float32", "double": "float64"}.get(kind, kind)
+    return onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros(sizes, dtype))
+
+
+def _logits(value: Any) -> np.ndarray[Any, Any]:
+    """Return the logits of the last token, float32[batch, vocabulary]."""
+    return torch.utils.dlpack.from_dlpack(value)[:, -1].float().numpy()

@@ -1,0 +1,105 @@
+"""Load a model from a checkpoint folder, or make one with random weights."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from onnxexp import OptionError
+
+__all__ = ["Loaded", "load"]
+
+_WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "*.bin", "*.bin.index.json")
+_SHOWN = 5
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Loaded:
+    """A model, and the checkpoint folder that it comes from; None where there is none."""
+
+    model: PreTrainedModel
+    folder: Path | None = None
+
+
+def load(source: Any, auto_class: str, *, trust_remote_code: bool = False, dtype: torch.dtype | None = None) -> Loaded:
+    """Load a model of transformers in evaluation mode; a given model stays as it is.
+
+    Args:
+        source: A model, a configuration (its weights are random), the path of a checkpoint folder, or of a ``config.json``.
+        auto_class: The name of transformers' class for the task, such as ``AutoModelForCausalLM``.
+        trust_remote_code: Whether Python files of the folder may run.
+        dtype: The dtype of the weights; None leaves it to the checkpoint or the configuration.
+
+    Raises:
+        OptionError: The path is no checkpoint or configuration, its weights are missing or damaged, its model does not fit the
+            task, or it needs remote code that is not trusted.
+    """
+    if isinstance(source, PreTrainedModel):
+        if dtype not in (None, source.dtype):
+            raise OptionError(f"dtype is {dtype}, and the given model is {source.dtype}: convert it with model.to({dtype})")
+        return Loaded(source)
+    factory = getattr(transformers, auto_class)  # transformers imports its names at their first use
+    trust = {"trust_remote_code": trust_remote_code}
+    if isinstance(source, PreTrainedConfig):
+        return Loaded(_random(factory, source, dtype, type(source).__name__, trust))
+    if not isinstance(source, (str, os.PathLike)):
+        raise OptionError(f"cannot export a {type(source).__name__}: give a model or a configuration of transformers, or a path")
+    path = Path(source)
+    config = _config(path, trust)
+    if path.is_file():
+        return Loaded(_random(factory, config, dtype, str(path), trust))
+    if not any(found for pattern in _WEIGHTS for found in path.glob(pattern)):
+        raise OptionError(f"{path} has no weights (*.safetensors); for random weights, give {path / 'config.json'}")
+    with _explained(str(path), factory):
+        model, loading = factory.from_pretrained(
+            path, config=config, dtype=dtype or "auto", local_files_only=True, output_loading_info=True, **trust
+        )
+    lacking = sorted([*loading["missing_keys"], *(str(name) for name, *_ in loading["mismatched_keys"])])
+    if lacking:
+        shown = ", ".join(lacking[:_SHOWN]) + (f" and {len(lacking) - _SHOWN} more" if len(lacking) > _SHOWN else "")
+        raise OptionError(f"{path} lacks weights of {type(model).__name__}, or has them in another shape: {shown}")
+    return Loaded(model.eval(), path)
+
+
+def _config(path: Path, trust: dict[str, bool]) -> PreTrainedConfig:
+    file = path / "config.json" if path.is_dir() else path
+    if not file.is_file():
+        problem = "has no config.json" if path.is_dir() else "does not exist"
+        raise OptionError(f"{path} {problem}: give a checkpoint folder, or the path of a config.json for random weights")
+    with _explained(str(file), transformers.AutoConfig):
+        config: PreTrainedConfig = transformers.AutoConfig.from_pretrained(
+            file.parent if path.is_dir() else file, local_files_only=True, **trust
+        )
+    return config
+
+
+def _random(factory: Any, config: PreTrainedConfig, dtype: torch.dtype | None, what: str, trust: dict[str, bool]) -> Any:
+    with _explained(what, factory):
+        return factory.from_config(config, dtype=dtype or config.dtype or torch.float32, **trust).eval()
+
+
+@contextlib.contextmanager
+def _explained(what: str, factory: Any) -> Iterator[None]:
+    """Turn the errors of a load into OptionErrors with a cure."""
+    try:
+        yield
+    except OptionError:
+        raise
+    except Exception as error:  # transformers and safetensors raise many kinds
+        text = str(error).strip()
+        reason = text.partition("\n")[0]
+        if "trust_remote_code" in text:
+            cure = "it contains code of its own, which runs only with trust_remote_code=True (--trust-remote-code): read it first"
+        elif "Unrecognized configuration class" in text:
+            cure = f"the model does not fit the task, which needs a class of {factory.__name__}: choose another task"
+        else:
+            cure = "check its files, or download it again"
+        raise OptionError(f"{what} cannot be loaded: {type(error).__name__}: {reason}; {cure}") from error

@@ -1,0 +1,91 @@
+"""Text generation: a causal language model with its cache.
+
+The graph takes ``input_ids``, ``attention_mask`` over all tokens so far, ``position_ids`` where the model has them, and the
+cache, ``past_key_values.0.key`` and so on. It returns ``logits`` and the cache after these tokens, ``present.0.key``. The first
+call, the prefill, has a cache of length 0.
+
+Models with recurrent layers (Mamba and its relatives) take one token at a time, for the prompt too: with more tokens,
+transformers starts from an empty state. A token that the mask leaves out does not change the state of these layers.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from onnxexp import OptionError
+from onnxexp_transformers.adapted_module import AdaptedModule
+from onnxexp_transformers.cache_nodes import named_tensors
+from onnxexp_transformers.example_caches import cache_axes, example_cache, keep_states, recurrent_states
+from onnxexp_transformers.module_states import assigned_states, with_states
+from onnxexp_transformers.tasks import Part
+
+__all__ = ["AUTO_CLASS", "parts"]
+
+AUTO_CLASS = "AutoModelForCausalLM"
+_BATCH, _PAST, _SEQUENCE = 2, 3, 4  # sizes of the example, all different
+_CACHE_PARAMETERS = ("past_key_values", "cache_params")
+
+
+def parts(model: Any, *, cache: str = "past", max_length: int | None = None) -> Sequence[Part]:
+    """Return the decoder with its cache as the only part, "model".
+
+    Args:
+        model: A model of transformers with a language modelling head.
+        cache: "past" for a cache that grows, "static" for one of `max_length` tokens that is written in place.
+        max_length: The size of a static cache.
+
+    Raises OptionError for a model that has no cache, and for options that do not fit.
+    """
+    accepted = inspect.signature(model.forward).parameters
+    name = next((each for each in _CACHE_PARAMETERS if each in accepted), None)
+    if name is None or "input_ids" not in accepted:
+        raise OptionError(
+            f"{type(model).__name__} does not fit the task text-generation: its forward has no parameter "
+            f"{' or '.join(_CACHE_PARAMETERS) if name is None else 'input_ids'}"
+        )
+    with assigned_states(model) as states:
+        filled = example_cache(model, name, cache, (_BATCH, _PAST), max_length)
+    recurrent = bool(recurrent_states(filled) or states)
+    attends = any(leaf.endswith("key") for leaf in named_tensors(filled))
+    inputs, shapes = _tokens(model, 1 if recurrent else _SEQUENCE, max_length)
+    if not attends:
+        inputs["attention_mask"], shapes["attention_mask"] = inputs["attention_mask"][:, -1:], {0: "batch"}
+    if "position_ids" not in accepted:
+        del inputs["position_ids"], shapes["position_ids"]
+    inputs["past_key_values"] = filled
+    shapes |= {f"past_key_values.{leaf}": axes for leaf, axes in cache_axes(filled, growing=cache == "past").items()}
+    if states:
+        inputs["past_states"] = states
+        shapes["past_states"] = {state: {0: "batch"} for state in states}
+
+    def forward(
+        *, past_key_values: Any, attention_mask: torch.Tensor, past_states: Any = states, **tokens: Any
+    ) -> dict[str, Any]:
+        present = pytree.tree_map_only(torch.Tensor, torch.clone, past_key_values)  # models write into their cache
+        given = {**tokens, "attention_mask": attention_mask if attends else None, name: present}
+        with with_states(model, past_states) as new_states:
+            result = model.forward(**given, use_cache=True, return_dict=True)
+        keep_states(past_key_values, present, attention_mask[:, -1] == 0)
+        return {"logits": result.logits, "past_key_values": present} | ({"past_states": new_states} if new_states else {})
+
+    return [Part("model", AdaptedModule(model, forward, list(inputs)), inputs, shapes)]
+
+
+def _tokens(model: Any, sequence: int, max_length: int | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the example's tokens and their dynamic axes; the first text is padded."""
+    ids = torch.arange(_BATCH * sequence).reshape(_BATCH, sequence) * 7 % model.config.get_text_config().vocab_size
+    mask = torch.ones(_BATCH, _PAST + sequence, dtype=torch.int64)
+    mask[0, 0] = 0
+    positions = (mask.cumsum(1) - 1).clamp(min=0)[:, _PAST:]
+    tokens = {0: "batch", 1: "sequence"} if sequence > 1 else {0: "batch"}
+    shapes: dict[str, Any] = {"input_ids": tokens, "attention_mask": {0: "batch"}, "position_ids": tokens}
+    if max_length is None:
+        shapes["attention_mask"] = {0: "batch", 1: "past + sequence" if sequence > 1 else "past + 1"}
+    else:
+        mask = torch.nn.functional.pad(mask, (0, max_length - mask.shape[1]))
+    return {"input_ids": ids, "attention_mask": mask, "position_ids": positions}, shapes
