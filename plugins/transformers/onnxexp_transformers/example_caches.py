@@ -17,6 +17,7 @@ from transformers.cache_utils import (
     LinearAttentionAndSlidingWindowAttentionLayer,
     LinearAttentionAndStaticFullAttentionLayer,
     LinearAttentionAndStaticSlidingWindowAttentionLayer,
+    LinearAttentionLayer,
     StaticLayer,
     StaticSlidingWindowLayer,
 )
@@ -24,7 +25,7 @@ from transformers.cache_utils import (
 from onnxexp import OptionError
 from onnxexp_transformers.cache_nodes import named_tensors, register_caches
 
-__all__ = ["FixedCache", "PastCache", "cache_axes", "example_cache"]
+__all__ = ["FixedCache", "PastCache", "cache_axes", "example_cache", "keep_states", "recurrent_states"]
 
 
 class PastCache(DynamicCache):
@@ -89,3 +90,27 @@ def cache_axes(cache: Any, *, growing: bool) -> dict[str, dict[int, str]]:
         attention = name.rpartition(".")[2] in ("key", "value")
         axes[name] = ({0: "batch"} if tensor.dim() else {}) | ({tensor.dim() - 2: "past"} if growing and attention else {})
     return axes
+
+
+def recurrent_states(cache: Any, *, copy: bool = False) -> list[tuple[dict[int, Any], int, torch.Tensor]]:
+    """List the states of the recurrent layers of a cache, with their places.
+
+    These are the layers that have a recurrent state; the state of their convolution belongs to it. `copy` is for a cache that is
+    written in place later.
+    """
+    layers = [layer for layer in cache.layers if isinstance(layer, LinearAttentionLayer)]
+    places = [
+        (states, index, state)
+        for layer in layers
+        if any(layer.is_recurrent_states_initialized.values())
+        for states in (layer.conv_states, layer.recurrent_states)
+        for index, state in states.items()
+        if state is not None
+    ]
+    return [(states, index, state.clone() if copy else state) for states, index, state in places]
+
+
+def keep_states(before: list[tuple[dict[int, Any], int, torch.Tensor]], ignored: torch.Tensor) -> None:
+    """Give the recurrent layers their states of before, for the texts whose token is ignored, bool[batch]."""
+    for states, index, old in before:
+        states[index] = torch.where(ignored.reshape(-1, *[1] * (old.dim() - 1)), old, states[index])

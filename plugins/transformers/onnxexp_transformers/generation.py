@@ -106,13 +106,21 @@ class TextGenerator:
         padding = padding if padding is not None else stops[0] if stops else 0
         state, done = self._empty_cache(len(ids)), np.zeros(len(ids), bool)
         for step in range(max_new_tokens):
-            logits, state = self._step(ids, mask, state)
+            logits, state = self._advance(ids, mask, state)
             tokens = np.where(done, padding, sampler.draw(logits)).astype(np.int64)
             yield tokens
             done |= np.isin(tokens, stops)
             if done.all() and stops or step + 1 == max_new_tokens:
                 return
             ids, mask = tokens[:, None], np.concatenate([mask, np.ones_like(tokens[:, None])], axis=1)
+
+    def _advance(self, ids: Tokens, mask: Tokens, state: dict[str, Any]) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
+        """Run the model on new tokens, one by one where it takes one at a time."""
+        fixed, new = self._inputs["input_ids"].shape[1], ids.shape[1]
+        size = fixed if isinstance(fixed, int) else new
+        for end in range(size, new + 1, size):
+            logits, state = self._step(ids[:, end - size : end], mask[:, : mask.shape[1] - new + end], state)
+        return logits, state
 
     def _step(self, ids: Tokens, mask: Tokens, state: dict[str, Any]) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
         """Run the model once; return the logits of the last token, and the cache."""
@@ -131,10 +139,12 @@ class TextGenerator:
         return _logits(results["logits"]), {**state, **new}
 
     def _whole(self, mask: Tokens) -> Tokens:
-        """Extend the mask to the size of a static cache."""
+        """Fit the mask to the model: to a static cache, or to the last token."""
         size = self._inputs["attention_mask"].shape[1]
         if not isinstance(size, int):
             return mask
+        if size == 1:  # a model without attention
+            return mask[:, -1:]
         if mask.shape[1] > size:
             raise OptionError(f"the text has {mask.shape[1]} tokens, and the static cache is for {size}: export a larger one")
         return np.pad(mask, ((0, 0), (0, size - mask.shape[1])))

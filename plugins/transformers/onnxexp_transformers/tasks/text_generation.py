@@ -3,6 +3,9 @@
 The graph takes ``input_ids``, ``attention_mask`` over all tokens so far, ``position_ids`` where the model has them, and the
 cache, ``past_key_values.0.key`` and so on. It returns ``logits`` and the cache after these tokens, ``present.0.key``. The first
 call, the prefill, has a cache of length 0.
+
+Models with recurrent layers (Mamba and its relatives) take one token at a time, for the prompt too: with more tokens, transformers
+starts from an empty state. A token that the mask leaves out does not change the state of these layers.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ import torch
 
 from onnxexp import OptionError
 from onnxexp_transformers.adapted_module import AdaptedModule
-from onnxexp_transformers.example_caches import cache_axes, example_cache
+from onnxexp_transformers.cache_nodes import named_tensors
+from onnxexp_transformers.example_caches import cache_axes, example_cache, keep_states, recurrent_states
 from onnxexp_transformers.tasks import Part
 
 __all__ = ["AUTO_CLASS", "parts"]
@@ -42,30 +46,37 @@ def parts(model: Any, *, cache: str = "past", max_length: int | None = None) -> 
             f"{type(model).__name__} does not fit the task text-generation: its forward has no parameter "
             f"{' or '.join(_CACHE_PARAMETERS) if name is None else 'input_ids'}"
         )
-    inputs, shapes = _example_tokens(model, max_length, positions="position_ids" in accepted)
     filled = example_cache(model, name, cache, (_BATCH, _PAST), max_length)
+    recurrent = bool(recurrent_states(filled))
+    attends = any(leaf.endswith("key") for leaf in named_tensors(filled))
+    inputs, shapes = _tokens(model, 1 if recurrent else _SEQUENCE, max_length)
+    if not attends:
+        inputs["attention_mask"], shapes["attention_mask"] = inputs["attention_mask"][:, -1:], {0: "batch"}
+    if "position_ids" not in accepted:
+        del inputs["position_ids"], shapes["position_ids"]
     inputs["past_key_values"] = filled
     shapes |= {f"past_key_values.{leaf}": axes for leaf, axes in cache_axes(filled, growing=cache == "past").items()}
 
-    def forward(*, past_key_values: Any, **tokens: Any) -> dict[str, Any]:
-        result = model.forward(**tokens, **{name: past_key_values}, use_cache=True, return_dict=True)
+    def forward(*, past_key_values: Any, attention_mask: torch.Tensor, **tokens: Any) -> dict[str, Any]:
+        before = recurrent_states(past_key_values, copy=True)
+        given = {**tokens, "attention_mask": attention_mask if attends else None, name: past_key_values}
+        result = model.forward(**given, use_cache=True, return_dict=True)
+        keep_states(before, attention_mask[:, -1] == 0)
         return {"logits": result.logits, "past_key_values": past_key_values}
 
     return [Part("model", AdaptedModule(model, forward, list(inputs)), inputs, shapes)]
 
 
-def _example_tokens(model: Any, max_length: int | None, *, positions: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+def _tokens(model: Any, sequence: int, max_length: int | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the example's tokens and their dynamic axes; the first text is padded."""
-    vocabulary = model.config.get_text_config().vocab_size
-    ids = torch.arange(_BATCH * _SEQUENCE).reshape(_BATCH, _SEQUENCE) * 7 % vocabulary
-    mask = torch.ones(_BATCH, _PAST + _SEQUENCE, dtype=torch.int64)
+    ids = torch.arange(_BATCH * sequence).reshape(_BATCH, sequence) * 7 % model.config.get_text_config().vocab_size
+    mask = torch.ones(_BATCH, _PAST + sequence, dtype=torch.int64)
     mask[0, 0] = 0
-    inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": mask}
-    shapes: dict[str, Any] = {"input_ids": {0: "batch", 1: "sequence"}, "attention_mask": {0: "batch", 1: "past + sequence"}}
-    if max_length is not None:
-        inputs["attention_mask"] = torch.nn.functional.pad(mask, (0, max_length - mask.shape[1]))
-        shapes["attention_mask"] = {0: "batch"}
-    if positions:
-        inputs["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)[:, _PAST:]
-        shapes["position_ids"] = shapes["input_ids"]
-    return inputs, shapes
+    positions = (mask.cumsum(1) - 1).clamp(min=0)[:, _PAST:]
+    tokens = {0: "batch", 1: "sequence"} if sequence > 1 else {0: "batch"}
+    shapes: dict[str, Any] = {"input_ids": tokens, "attention_mask": {0: "batch"}, "position_ids": tokens}
+    if max_length is None:
+        shapes["attention_mask"] = {0: "batch", 1: "past + sequence" if sequence > 1 else "past + 1"}
+    else:
+        mask = torch.nn.functional.pad(mask, (0, max_length - mask.shape[1]))
+    return {"input_ids": ids, "attention_mask": mask, "position_ids": positions}, shapes
