@@ -92,14 +92,13 @@ def cache_axes(cache: Any, *, growing: bool) -> dict[str, dict[int, str]]:
     return axes
 
 
-def recurrent_states(cache: Any, *, copy: bool = False) -> list[tuple[dict[int, Any], int, torch.Tensor]]:
+def recurrent_states(cache: Any) -> list[tuple[dict[int, Any], int, torch.Tensor]]:
     """List the states of the recurrent layers of a cache, with their places.
 
-    These are the layers that have a recurrent state; the state of their convolution belongs to it. `copy` is for a cache that is
-    written in place later.
+    These are the layers that have a recurrent state; the state of their convolution belongs to it.
     """
     layers = [layer for layer in cache.layers if isinstance(layer, LinearAttentionLayer)]
-    places = [
+    return [
         (states, index, state)
         for layer in layers
         if any(layer.is_recurrent_states_initialized.values())
@@ -107,10 +106,12 @@ def recurrent_states(cache: Any, *, copy: bool = False) -> list[tuple[dict[int, 
         for index, state in states.items()
         if state is not None
     ]
-    return [(states, index, state.clone() if copy else state) for states, index, state in places]
 
 
-def keep_states(before: list[tuple[dict[int, Any], int, torch.Tensor]], ignored: torch.Tensor) -> None:
-    """Give the recurrent layers their states of before, for the texts whose token is ignored, bool[batch]."""
-    for states, index, old in before:
-        states[index] = torch.where(ignored.reshape(-1, *[1] * (old.dim() - 1)), old, states[index])
+def keep_states(past: Any, present: Any, ignored: torch.Tensor) -> None:
+    """Give the recurrent layers their past states for the texts whose token is ignored.
+
+    `ignored` is bool[batch].
+    """
+    for (_, _, old), (states, index, new) in zip(recurrent_states(past), recurrent_states(present), strict=True):
+        states[index] = torch.where(ignored.reshape(-1, *[1] * (old.dim() - 1)), old, new)

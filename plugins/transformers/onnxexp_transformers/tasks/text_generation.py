@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from onnxexp import OptionError
 from onnxexp_transformers.adapted_module import AdaptedModule
@@ -22,9 +23,8 @@ from onnxexp_transformers.cache_nodes import named_tensors
 from onnxexp_transformers.example_caches import cache_axes, example_cache, keep_states, recurrent_states
 from onnxexp_transformers.tasks import Part
 
-__all__ = ["AUTO_CLASS", "parts"]
+__all__ = ["parts"]
 
-AUTO_CLASS = "AutoModelForCausalLM"
 _BATCH, _PAST, _SEQUENCE = 2, 3, 4  # sizes of the example, all different
 _CACHE_PARAMETERS = ("past_key_values", "cache_params")
 
@@ -58,11 +58,11 @@ def parts(model: Any, *, cache: str = "past", max_length: int | None = None) -> 
     shapes |= {f"past_key_values.{leaf}": axes for leaf, axes in cache_axes(filled, growing=cache == "past").items()}
 
     def forward(*, past_key_values: Any, attention_mask: torch.Tensor, **tokens: Any) -> dict[str, Any]:
-        before = recurrent_states(past_key_values, copy=True)
-        given = {**tokens, "attention_mask": attention_mask if attends else None, name: past_key_values}
+        present = pytree.tree_map_only(torch.Tensor, torch.clone, past_key_values)  # models write into their cache
+        given = {**tokens, "attention_mask": attention_mask if attends else None, name: present}
         result = model.forward(**given, use_cache=True, return_dict=True)
-        keep_states(before, attention_mask[:, -1] == 0)
-        return {"logits": result.logits, "past_key_values": past_key_values}
+        keep_states(past_key_values, present, attention_mask[:, -1] == 0)
+        return {"logits": result.logits, "past_key_values": present}
 
     return [Part("model", AdaptedModule(model, forward, list(inputs)), inputs, shapes)]
 
