@@ -14,7 +14,7 @@ import torch
 
 from onnxexp import OptionError
 
-__all__ = ["Example", "Sizes", "example_inputs", "parameters_of", "setting", "sizes_of"]
+__all__ = ["Example", "Sizes", "example_inputs", "parameters_of", "refuse_other_needs", "setting", "sizes_of", "waves"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,10 +70,15 @@ def setting(config: Any, name: str, default: Any = None) -> Any:
 
 
 def example_inputs(model: Any, names: Sequence[str], sizes: Sizes) -> Example:
-    """Return an example of those parameters.
+    """Return an example of those parameters."""
+    example = Example({}, {})
+    for name in names:
+        _MAKERS[name](example, model, sizes)
+    return example
 
-    Raises OptionError where the model's forward needs others.
-    """
+
+def refuse_other_needs(model: Any, names: Sequence[str]) -> None:
+    """Raise OptionError where the model's forward needs other parameters than those."""
     needed = [
         name
         for name, each in parameters_of(model.forward).items()
@@ -85,10 +90,6 @@ def example_inputs(model: Any, names: Sequence[str], sizes: Sizes) -> Example:
             f"{type(model).__name__} needs {', '.join(lacking)}, and this task has no example of it: "
             "export the model with onnxexp.export and your own inputs"
         )
-    example = Example({}, {})
-    for name in names:
-        _MAKERS[name](example, model, sizes)
-    return example
 
 
 def _tokens(vocabulary: int, batch: int, length: int) -> torch.Tensor:
@@ -143,7 +144,7 @@ def _pixel_values(example: Example, model: Any, sizes: Sizes) -> None:
     configured = tuple(size) if isinstance(size, (list, tuple)) else (size, size)
     channels = setting(config, "num_channels", setting(config, "in_channels", 3))
     shape = (sizes.batch, channels, sizes.height or configured[-2], sizes.width or configured[-1])
-    example.inputs["pixel_values"] = _waves(shape).to(model.dtype)
+    example.inputs["pixel_values"] = waves(shape).to(model.dtype)
     example.axes["pixel_values"] = {0: "batch", 2: "height", 3: "width"}
 
 
@@ -157,7 +158,7 @@ def _pixel_mask(example: Example, model: Any, sizes: Sizes) -> None:
 
 def _input_values(example: Example, model: Any, sizes: Sizes) -> None:
     """Add waveforms, [batch, samples]."""
-    example.inputs["input_values"] = _waves((sizes.batch, sizes.frames or 4000)).to(model.dtype)
+    example.inputs["input_values"] = waves((sizes.batch, sizes.frames or 4000)).to(model.dtype)
     example.axes["input_values"] = {0: "batch", 1: "samples"}
 
 
@@ -168,7 +169,7 @@ def _input_features(example: Example, model: Any, sizes: Sizes) -> None:
     # A model with a table of positions takes one number of frames: two for each position.
     frames = sizes.frames or (2 * setting(config, "max_source_positions", 100) if axis == 2 else 100)
     shape = (sizes.batch, frames, features) if axis == 1 else (sizes.batch, features, frames)
-    example.inputs["input_features"] = _waves(shape).to(model.dtype)
+    example.inputs["input_features"] = waves(shape).to(model.dtype)
     example.axes["input_features"] = {0: "batch", axis: "frames"}
 
 
@@ -177,7 +178,7 @@ def _frames_axis(model: Any) -> int:
     return 2 if setting(model.config, "num_mel_bins") is not None else 1
 
 
-def _waves(shape: Sequence[int]) -> torch.Tensor:
+def waves(shape: Sequence[int]) -> torch.Tensor:
     """Return numbers between -1 and 1 that differ from each other, float32."""
     size = torch.Size(shape).numel()
     return torch.sin(torch.arange(size, dtype=torch.float64) * 0.37 + torch.arange(size, dtype=torch.float64).sqrt()).float().reshape(*shape)

@@ -13,9 +13,9 @@ import torch
 
 from onnxexp import OptionError
 from onnxexp_transformers.adapted_module import AdaptedModule
-from onnxexp_transformers.tasks.example_inputs import Example, Sizes, example_inputs, parameters_of, setting, sizes_of
+from onnxexp_transformers.tasks.example_inputs import Example, Sizes, example_inputs, parameters_of, refuse_other_needs, setting, sizes_of
 from onnxexp_transformers.tasks import Part
-from onnxexp_transformers.tasks.probes import fixed_axes, unread
+from onnxexp_transformers.tasks.probes import keep_free_axes, unread
 
 __all__ = ["example_of", "parts", "whole_model"]
 
@@ -68,11 +68,11 @@ def example_of(model: Any, sizes: Sizes, *, decoder: bool = False) -> Example:
     names = [*main, *(name for name in _companions(model, main[0]) if name in accepted)]
     if decoder and model.config.is_encoder_decoder and "decoder_input_ids" in accepted:
         names.append("decoder_input_ids")
+    refuse_other_needs(model, names)
     example = example_inputs(model, names, sizes)
     for name in unread(model, example, [name for name in names if name in ("attention_mask", "pixel_mask")]):
         del example.inputs[name], example.axes[name]
-    for name, axes in fixed_axes(model, example).items():
-        example.axes[name] = {axis: size for axis, size in example.axes[name].items() if axis not in axes}
+    keep_free_axes(model, example)
     return example
 
 

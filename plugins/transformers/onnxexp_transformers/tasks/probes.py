@@ -2,55 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp_transformers.tasks.example_inputs import Example
 
-__all__ = ["fixed_axes", "same", "unread"]
+__all__ = ["Run", "keep_free_axes", "same", "unread"]
+
+Run: TypeAlias = Callable[..., Any]
+"""A model, or a part of its forward, that takes the example's inputs by name."""
 
 _FREE = {"height": 64, "width": 96, "frames": 40}
 """Axes that some architectures fix, and what a try adds to them: multiples of every usual patch."""
 
 
-def unread(model: Any, example: Example, names: Sequence[str]) -> list[str]:
+def unread(run: Run, example: Example, names: Sequence[str]) -> list[str]:
     """Return those of the example's masks that have no effect on the results."""
     if not names:
         return []
     with torch.no_grad():
-        expected = model(**example.inputs)
+        expected = run(**example.inputs)
         return [
             name
             for name in names
-            if same(expected, model(**{**example.inputs, name: torch.ones_like(example.inputs[name])}))
+            if same(expected, run(**{**example.inputs, name: torch.ones_like(example.inputs[name])}))
         ]
 
 
-def fixed_axes(model: Any, example: Example) -> dict[str, list[int]]:
-    """Return the axes of each input that must have the example's size.
+def keep_free_axes(run: Run, example: Example) -> None:
+    """Drop the dynamic axes of the example that must have its size.
 
-    The model runs at another size of the height, the width and the frames: an axis is fixed where it raises an error.
+    `run` is called at another size of the height, the width and the frames: an axis is fixed where it raises an error.
     """
-    fixed: dict[str, list[int]] = {}
     for label, more in _FREE.items():
         places = [(name, axis) for name, axes in example.axes.items() for axis, each in axes.items() if each == label]
-        if places and not _accepts(model, example, places, more):
+        if places and not _accepts(run, example, places, more):
             for name, axis in places:
-                fixed.setdefault(name, []).append(axis)
-    return fixed
+                del example.axes[name][axis]
 
 
-def _accepts(model: Any, example: Example, places: Sequence[tuple[str, int]], more: int) -> bool:
+def _accepts(run: Run, example: Example, places: Sequence[tuple[str, int]], more: int) -> bool:
     inputs = dict(example.inputs)
     for name, axis in places:
         tensor = inputs[name]
         inputs[name] = torch.cat([tensor, tensor.narrow(axis, 0, 1).expand(*_with(tensor.shape, axis, more))], dim=axis)
     try:
         with torch.no_grad():
-            model(**inputs)
+            run(**inputs)
     except Exception:  # each architecture has its own error for a size that it refuses
         return False
     return True
