@@ -84,7 +84,7 @@ def export(
         OnnxExporterError: What `onnxexp.export` raises.
     """
     chosen = task_of(task)
-    loaded = load(model, chosen.auto_class, trust_remote_code=trust_remote_code, dtype=dtype)
+    loaded = load(model, chosen, trust_remote_code=trust_remote_code, dtype=dtype)
     given = dict(task_options or {})
     programs = {
         part.name: onnxexp.export(part.module, kwargs=dict(part.inputs), dynamic_shapes=dict(part.dynamic_shapes), **options)

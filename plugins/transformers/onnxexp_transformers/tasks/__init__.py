@@ -37,7 +37,7 @@ TASKS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ),
     ),
     "automatic-speech-recognition": ("speech_recognition", ("AutoModelForCTC", "AutoModelForSpeechSeq2Seq")),
-    "zero-shot-image-classification": ("one_graph", ("AutoModelForZeroShotImageClassification",)),
+    "zero-shot-image-classification": ("zero_shot", ("AutoModelForZeroShotImageClassification",)),
     "image-text-to-text": ("image_text_to_text", ("AutoModelForImageTextToText",)),
 }
 """The module of each task, in this package, and transformers' classes that load its models."""
