@@ -65,7 +65,7 @@ def run(row: Architecture, exporter: str) -> Result:
                 problem = _difference(find(model, **{**row.example, **sizes}), runners)
                 if problem:
                     return Result(row.id, exporter, "fixed" if sizes else "wrong", problem, frontend, seconds)
-    except Exception as error:  # an exporter's own
+    except Exception as error:  # noqa: BLE001 - every error of an exporter is a result
         return Result(row.id, exporter, "error", f"{type(error).__name__}: {_reason(error)}")
     return Result(row.id, exporter, "pass", "", frontend, seconds)
 
@@ -77,7 +77,7 @@ def _difference(parts: Sequence[Part], runners: Mapping[str, Runner]) -> str:
             expected = pytree.tree_leaves(part.module(**copy.deepcopy(dict(part.inputs))))  # caches are written in place
         try:
             actual = runners[part.name](part.inputs)
-        except Exception as error:  # ONNX Runtime's own
+        except Exception as error:  # noqa: BLE001 - ONNX Runtime's errors have no common base
             return f"{part.name}: {_reason(error)}"
         report = compare(expected, list(actual), [str(index) for index in range(len(actual))])
         if not report.ok:
@@ -110,7 +110,14 @@ def _dynamo(row: Architecture, model: Any, folder: Path) -> tuple[Mapping[str, R
     for part in task_of(row.task).parts(model, **row.example):
         file, inputs = folder / f"{part.name}.onnx", dict(part.inputs)
         torch.onnx.export(
-            part.module, (), file, kwargs=inputs, dynamo=True, opset_version=OPSET, verbose=False, dynamic_shapes=_dynamic_shapes(part)
+            part.module,
+            (),
+            file,
+            kwargs=inputs,
+            dynamo=True,
+            opset_version=OPSET,
+            verbose=False,
+            dynamic_shapes=_dynamic_shapes(part),
         )
         runners[part.name] = _file_runner(file)
     return runners, "export"
@@ -140,4 +147,7 @@ def _file_runner(file: Path) -> Runner:
     return run
 
 
-EXPORTERS: Mapping[str, Callable[[Architecture, Any, Path], tuple[Mapping[str, Runner], str]]] = {"onnxexp": _onnxexp, "dynamo": _dynamo}
+EXPORTERS: Mapping[str, Callable[[Architecture, Any, Path], tuple[Mapping[str, Runner], str]]] = {
+    "onnxexp": _onnxexp,
+    "dynamo": _dynamo,
+}

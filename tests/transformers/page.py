@@ -23,10 +23,10 @@ def page(rows: Sequence[Architecture], results: Mapping[tuple[str, str], Result]
     return f"""# Architectures of transformers
 
 Each row is an architecture of Hugging Face transformers {transformers.__version__} and a task, from a small configuration with
-random weights. Its parts (an encoder, a decoder with its cache, a vision tower) are exported at opset {OPSET} with dynamic axes, and
-compared with eager PyTorch in ONNX Runtime: on the example, and at two other sizes of batch, text, image or sound. "Passes" means
-that all outputs of all parts agree. torch.onnx {torch.__version__} (`dynamo=True`) exports the same parts with the same axes, and is
-compared in the same way.
+random weights. Its parts (an encoder, a decoder with its cache, a vision tower) are exported at opset {OPSET} with dynamic axes,
+and compared with eager PyTorch in ONNX Runtime: on the example, and at two other sizes of batch, text, image or sound. "Passes"
+means that all outputs of all parts agree. torch.onnx {torch.__version__} (`dynamo=True`) exports the same parts with the same
+axes, and is compared in the same way.
 
 Of {len(rows)} rows ({names} architectures), onnxexp passes {ours}, torch.onnx {theirs}.
 

@@ -74,6 +74,8 @@ def test_generates_the_same_tokens(row: Architecture, tmp_path: Path) -> None:
     row.export(model).save(tmp_path / "exported")
     source = dict(parts(model, **{**row.example, **SIZES})[0].inputs)
     start = 5
-    model.generation_config = GenerationConfig(decoder_start_token_id=start, pad_token_id=0, max_new_tokens=STEPS, do_sample=False)
+    model.generation_config = GenerationConfig(
+        decoder_start_token_id=start, pad_token_id=0, max_new_tokens=STEPS, do_sample=False
+    )
     expected = GenerationMixin.generate(model, **source)
     assert generate(tmp_path / "exported", source, start).tolist() == expected[:, 1:].tolist()

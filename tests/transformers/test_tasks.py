@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
-
 import pytest
 
 import onnxexp
-
 from onnxexp_transformers.tasks import task_of
 
 from .architecture import Architecture, architectures

@@ -108,8 +108,8 @@ def _program(part: Part, options: Mapping[str, Any]) -> onnxexp.ONNXProgram:
         reason = str(error).strip().splitlines()
         height, width = part.inputs["pixel_values"].shape[-2:]
         onnxexp.warn(
-            f"{part.name}.onnx takes images of {height} × {width} pixels only; task_options={{'height': …, 'width': …}} sets another "
-            f"size. The capture with a dynamic size failed: {reason[min(1, len(reason) - 1)].strip()}"
+            f"{part.name}.onnx takes images of {height} × {width} pixels only; task_options={{'height': …, 'width': …}} sets "
+            f"another size. The capture with a dynamic size failed: {reason[min(1, len(reason) - 1)].strip()}"
         )
         return program
 

@@ -42,7 +42,9 @@ def parts(model: Any, **sizes: int) -> Sequence[Part]:
     accepted = parameters_of(model.forward)
     lacking = {"decoder_input_ids", "encoder_outputs", "past_key_values"} - accepted.keys()
     if lacking:
-        raise OptionError(f"{type(model).__name__} is no encoder-decoder: its forward has no parameter {', '.join(sorted(lacking))}")
+        raise OptionError(
+            f"{type(model).__name__} is no encoder-decoder: its forward has no parameter {', '.join(sorted(lacking))}"
+        )
     register_caches()
     example_sizes = sizes_of(sizes)
     source = example_of(model, example_sizes, decoder=True)
@@ -80,7 +82,9 @@ def _decoder(model: Any, source: Example, encoded: Mapping[str, Any], ids: torch
     if mask is not None:
         inputs["encoder_attention_mask"] = mask
         whole = mask.shape[1] == hidden.shape[1]  # a mask of frames is longer than the encoder's result
-        axes["encoder_attention_mask"] = {0: "batch", 1: "encoder_sequence"} if whole and dynamic else source.axes["attention_mask"]
+        axes["encoder_attention_mask"] = (
+            {0: "batch", 1: "encoder_sequence"} if whole and dynamic else source.axes["attention_mask"]
+        )
     if not _reads_cache_only(model, hidden, inputs):
         inputs["encoder_hidden_states"] = hidden
         axes["encoder_hidden_states"] = {0: "batch", 1: "encoder_sequence"} if dynamic else {0: "batch"}
@@ -122,5 +126,7 @@ def _decode(model: Any, hidden: torch.Tensor, cache: Any, ids: torch.Tensor, mas
     """Run the decoder, and fill the cache; return the logits."""
     given = {} if mask is None else {"attention_mask": mask}
     encoded = BaseModelOutput(last_hidden_state=hidden)
-    result = model(encoder_outputs=encoded, decoder_input_ids=ids, past_key_values=cache, use_cache=True, return_dict=True, **given)
+    result = model(
+        encoder_outputs=encoded, decoder_input_ids=ids, past_key_values=cache, use_cache=True, return_dict=True, **given
+    )
     return result.logits

@@ -61,7 +61,9 @@ def parameters_of(forward: Callable[..., Any]) -> Mapping[str, inspect.Parameter
 
 def setting(config: Any, name: str, default: Any = None) -> Any:
     """Return a setting of a configuration, or of those of its towers."""
-    towers = (getattr(config, f"{tower}_config", None) for tower in ("text", "vision", "audio", "encoder"))  # few classes have them
+    towers = (
+        getattr(config, f"{tower}_config", None) for tower in ("text", "vision", "audio", "encoder")
+    )  # few classes have them
     for each in (config, *towers):
         found = getattr(each, name, None)  # each architecture has settings of its own
         if found is not None:
@@ -165,7 +167,9 @@ def _input_values(example: Example, model: Any, sizes: Sizes) -> None:
 def _input_features(example: Example, model: Any, sizes: Sizes) -> None:
     """Add features of waveforms: [batch, frames, features], or [batch, features, frames]."""
     config, axis = model.config, _frames_axis(model)
-    features = setting(config, "num_mel_bins", setting(config, "input_feat_per_channel", setting(config, "feature_projection_input_dim")))
+    features = setting(
+        config, "num_mel_bins", setting(config, "input_feat_per_channel", setting(config, "feature_projection_input_dim"))
+    )
     # A model with a table of positions takes one number of frames: two for each position.
     frames = sizes.frames or (2 * setting(config, "max_source_positions", 100) if axis == 2 else 100)
     shape = (sizes.batch, frames, features) if axis == 1 else (sizes.batch, features, frames)
@@ -181,7 +185,11 @@ def _frames_axis(model: Any) -> int:
 def waves(shape: Sequence[int]) -> torch.Tensor:
     """Return numbers between -1 and 1 that differ from each other, float32."""
     size = torch.Size(shape).numel()
-    return torch.sin(torch.arange(size, dtype=torch.float64) * 0.37 + torch.arange(size, dtype=torch.float64).sqrt()).float().reshape(*shape)
+    return (
+        torch.sin(torch.arange(size, dtype=torch.float64) * 0.37 + torch.arange(size, dtype=torch.float64).sqrt())
+        .float()
+        .reshape(*shape)
+    )
 
 
 _MAKERS: Mapping[str, Callable[[Example, Any, Sizes], None]] = {

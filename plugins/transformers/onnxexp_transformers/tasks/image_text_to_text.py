@@ -4,11 +4,12 @@ The vision part computes ``image_features`` of ``pixel_values``, one row for eac
 ``input_ids`` and these features, and returns ``inputs_embeds``: the features replace the image tokens, in order; a text without
 images has features of length 0. The text part is a decoder with a cache, as of text-generation, which takes ``inputs_embeds``.
 
-A model that splits the features by image in Python, as LLaVA, computes one image at a time; so does a model whose images are sequences of patches of any number, as Qwen2-VL: ``pixel_values`` are its patches, ``image_position_ids`` their rows and columns,
-``image_cu_seqlens`` is 0 and the number of patches.
+A model that splits the features by image in Python, as LLaVA, computes one image at a time. So does a model whose images are
+sequences of patches, as Qwen2-VL: ``pixel_values`` are the patches, ``image_position_ids`` their rows and columns, and
+``image_cu_seqlens`` is 0 and their number.
 
-Where the model sees some tokens in both directions, as PaliGemma the prompt, the text part takes ``token_type_ids``. They count in
-the first call; later tokens have the type of generated text.
+Where the model sees some tokens in both directions, as PaliGemma the prompt, the text part takes ``token_type_ids``. They count
+in the first call; later tokens have the type of generated text.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def parts(model: Any, **sizes: int) -> Sequence[Part]:
     Raises OptionError for a model that has no such parts, and where the parts do not compute what the model computes.
     """
     if not hasattr(model, "get_image_features") or _image_token(model) is None:  # both are optional for classes of transformers
-        raise OptionError(f"{type(model).__name__} does not fit image-text-to-text: it has no image features that replace image tokens")
+        raise OptionError(
+            f"{type(model).__name__} does not fit image-text-to-text: it has no image features that replace image tokens"
+        )
     register_caches()
     example_sizes = sizes_of(sizes)
     vision = _vision(model, example_sizes)

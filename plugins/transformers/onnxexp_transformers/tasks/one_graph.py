@@ -13,8 +13,16 @@ import torch
 
 from onnxexp import OptionError
 from onnxexp_transformers.adapted_module import AdaptedModule
-from onnxexp_transformers.tasks.example_inputs import Example, Sizes, example_inputs, parameters_of, refuse_other_needs, setting, sizes_of
 from onnxexp_transformers.tasks import Part
+from onnxexp_transformers.tasks.example_inputs import (
+    Example,
+    Sizes,
+    example_inputs,
+    parameters_of,
+    refuse_other_needs,
+    setting,
+    sizes_of,
+)
 from onnxexp_transformers.tasks.probes import keep_free_axes, unread
 
 __all__ = ["example_of", "parts", "whole_model"]
@@ -50,7 +58,9 @@ def whole_model(model: Any, sizes: Sizes, *, additional: bool = False) -> Part:
 
     def forward(**inputs: Any) -> dict[str, Any]:
         results = model(**inputs, **settings)
-        wanted = {name: value for name, value in results.items() if _is_tensor(value) and (additional or not _is_additional(name))}
+        wanted = {
+            name: value for name, value in results.items() if _is_tensor(value) and (additional or not _is_additional(name))
+        }
         return wanted or dict(results)
 
     return Part("model", AdaptedModule(model, forward, list(example.inputs)), example.inputs, example.axes)

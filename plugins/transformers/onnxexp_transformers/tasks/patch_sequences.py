@@ -17,7 +17,9 @@ _GRID = (4, 6)  # rows and columns of patches, for the usual blocks of two times
 def patch_sequence(model: Any, sizes: Sizes) -> Example:
     """Return the patches of one image, [patches, values of a patch], and their positions."""
     config = model.config.vision_config
-    height, width = (size // config.patch_size if size else default for size, default in zip((sizes.height, sizes.width), _GRID, strict=True))
+    height, width = (
+        size // config.patch_size if size else default for size, default in zip((sizes.height, sizes.width), _GRID, strict=True)
+    )
     values = config.in_channels * config.temporal_patch_size * config.patch_size**2
     grid = torch.tensor([[1, height, width]])
     inputs = {

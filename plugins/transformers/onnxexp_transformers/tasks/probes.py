@@ -25,11 +25,7 @@ def unread(run: Run, example: Example, names: Sequence[str]) -> list[str]:
         return []
     with torch.no_grad():
         expected = run(**example.inputs)
-        return [
-            name
-            for name in names
-            if same(expected, run(**{**example.inputs, name: torch.ones_like(example.inputs[name])}))
-        ]
+        return [name for name in names if same(expected, run(**{**example.inputs, name: torch.ones_like(example.inputs[name])}))]
 
 
 def keep_free_axes(run: Run, example: Example) -> None:
@@ -52,7 +48,7 @@ def _accepts(run: Run, example: Example, places: Sequence[tuple[str, int]], more
     try:
         with torch.no_grad():
             run(**inputs)
-    except Exception:  # each architecture has its own error for a size that it refuses
+    except Exception:  # noqa: BLE001 - each architecture has its own error for a size that it refuses
         return False
     return True
 
