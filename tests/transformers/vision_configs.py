@@ -54,7 +54,7 @@ def _backbone(*stages: str) -> dict[str, Any]:
         "use_timm_backbone": False,
         "backbone": None,
         "use_pretrained_backbone": False,
-        "backbone_config": _resnet(out_features=stages),
+        "backbone_config": _resnet(out_features=list(stages)),
     }
 
 

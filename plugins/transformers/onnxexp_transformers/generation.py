@@ -110,7 +110,7 @@ class TextGenerator:
             tokens = np.where(done, padding, sampler.draw(logits)).astype(np.int64)
             yield tokens
             done |= np.isin(tokens, stops)
-            if done.all() and stops or step + 1 == max_new_tokens:
+            if (done.all() and stops) or step + 1 == max_new_tokens:
                 return
             ids, mask = tokens[:, None], np.concatenate([mask, np.ones_like(tokens[:, None])], axis=1)
 

@@ -1,8 +1,8 @@
 """Image segmentation: one graph, or an encoder of images and a decoder of masks for prompts.
 
-A model with prompts, as SAM, has two parts. "vision" computes ``image_embeddings`` of ``pixel_values``, once for all prompts of
-an image. "masks" takes them with ``input_points`` [images, prompts, points, 2] and ``input_labels`` [images, prompts, points], and
-returns ``pred_masks`` and ``iou_scores`` of each prompt.
+A model with prompts, as SAM, has two parts. "vision" computes ``image_embeddings`` of ``pixel_values``, once for all prompts
+of an image. "masks" takes them with ``input_points`` [images, prompts, points, 2] and ``input_labels`` [images, prompts,
+points], and returns ``pred_masks`` and ``iou_scores`` of each prompt.
 """
 
 from __future__ import annotations

@@ -78,7 +78,8 @@ def _vision(model: Any, sizes: Sizes) -> Part:
         images = example.inputs["pixel_values"]
         split = isinstance(_features(model, pixel_values=images), (list, tuple))
         example.inputs["pixel_values"] = images[:1] if split else images
-        example.axes["pixel_values"] = {axis: label for axis, label in example.axes["pixel_values"].items() if axis or not split}
+        sizes_of_images = {axis: label for axis, label in example.axes["pixel_values"].items() if axis}
+        example.axes["pixel_values"] = sizes_of_images if split else {0: "images", **sizes_of_images}
         keep_free_axes(forward, example)
     return Part("vision", AdaptedModule(model, forward, list(example.inputs)), example.inputs, example.axes)
 
