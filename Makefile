@@ -1,4 +1,4 @@
-# make demo | test-quick | test | test-full | third-parties | torchvision | conformance | fuzz | lint | docs | bench | setup | format | clean
+# make demo | test-quick | test | test-full | third-parties | torchvision | transformers | conformance | fuzz | lint | docs | bench | setup | format | clean
 #
 #   PYTHON  the interpreter that makes the environment (3.10 or newer)
 #   VENV    where the environment is; each target that needs it makes it, and makes it again after a pyproject.toml changed
@@ -25,7 +25,7 @@ PYTEST  = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
 # test-quick leaves these out: they start processes, or call torch.export in every test.
 SLOW    = cli_[!p]* scaffold reentrancy autocast export export_* functionalize higher_order scan dynamic restrictions
 
-.PHONY: help setup demo test-quick test test-full third-parties torchvision conformance fuzz lint docs format bench clean
+.PHONY: help setup demo test-quick test test-full third-parties torchvision transformers conformance fuzz lint docs format bench clean
 .DELETE_ON_ERROR:
 
 help:
@@ -57,6 +57,10 @@ third-parties: setup
 torchvision: setup
 	$(BIN)/python -m tests.torchvision.build_torchvision $(VENV)/torchvision
 	$(PYTEST) -m "full or not full" $(ARGS) tests/torchvision
+
+# Every tested architecture of transformers, beside torch.onnx: hours on two cores; a second run goes on where the first one ended.
+transformers: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.transformers.table $(ARGS)
 
 conformance: setup
 	$(CONFORMANCE) --exporter export trace --opset 9 13 17 18 20 23 $(ARGS)

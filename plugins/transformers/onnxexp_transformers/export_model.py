@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import onnxexp
-from onnxexp import OptionError
+from onnxexp import CaptureError, OptionError
 from onnxexp_transformers.folder import write_folder
 from onnxexp_transformers.loading import Loaded, load
-from onnxexp_transformers.tasks import task_of
+from onnxexp_transformers.tasks import Part, task_of
 
 __all__ = ["ExportedModel", "export"]
 
@@ -84,13 +85,35 @@ def export(
         OnnxExporterError: What `onnxexp.export` raises.
     """
     chosen = task_of(task)
-    loaded = load(model, chosen.auto_class, trust_remote_code=trust_remote_code, dtype=dtype)
+    loaded = load(model, chosen, trust_remote_code=trust_remote_code, dtype=dtype)
     given = dict(task_options or {})
-    programs = {
-        part.name: onnxexp.export(part.module, kwargs=dict(part.inputs), dynamic_shapes=dict(part.dynamic_shapes), **options)
-        for part in chosen.parts(loaded.model, **given)
-    }
+    programs = {part.name: _program(part, options) for part in chosen.parts(loaded.model, **given)}
     exported = ExportedModel(task, programs, loaded, given)
     if output is not None:
         exported.save(output)
     return exported
+
+
+def _program(part: Part, options: Mapping[str, Any]) -> onnxexp.ONNXProgram:
+    """Export a part; with images of the example's size only, where the model fixes their size in Python."""
+    exported = functools.partial(onnxexp.export, part.module, kwargs=dict(part.inputs), **options)
+    shapes = dict(part.dynamic_shapes)
+    try:
+        return exported(dynamic_shapes=shapes)
+    except CaptureError as error:
+        fixed = {name: _without(axes, ("height", "width")) for name, axes in shapes.items()}
+        if fixed == shapes:
+            raise
+        program = exported(dynamic_shapes=fixed)
+        reason = str(error).strip().splitlines()
+        height, width = part.inputs["pixel_values"].shape[-2:]
+        onnxexp.warn(
+            f"{part.name}.onnx takes images of {height} × {width} pixels only; task_options={{'height': …, 'width': …}} sets "
+            f"another size. The capture with a dynamic size failed: {reason[min(1, len(reason) - 1)].strip()}"
+        )
+        return program
+
+
+def _without(axes: Any, labels: Sequence[str]) -> Any:
+    """Return the axes of an input without those labels; a container's axes stay."""
+    return {axis: label for axis, label in axes.items() if label not in labels} if isinstance(axes, dict) else axes

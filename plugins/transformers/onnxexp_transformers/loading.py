@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import os
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ import transformers
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from onnxexp import OptionError
+from onnxexp_transformers.tasks import Task
+from onnxexp_transformers.tasks.fitting import check_fit, loader_of, model_classes
 
 __all__ = ["Loaded", "load"]
 
@@ -29,12 +32,12 @@ class Loaded:
     folder: Path | None = None
 
 
-def load(source: Any, auto_class: str, *, trust_remote_code: bool = False, dtype: torch.dtype | None = None) -> Loaded:
+def load(source: Any, task: Task, *, trust_remote_code: bool = False, dtype: torch.dtype | None = None) -> Loaded:
     """Load a model of transformers in evaluation mode; a given model stays as it is.
 
     Args:
         source: A model, a configuration (its weights are random), the path of a checkpoint folder, or of a ``config.json``.
-        auto_class: The name of transformers' class for the task, such as ``AutoModelForCausalLM``.
+        task: The task, with the names of transformers' classes that load its models.
         trust_remote_code: Whether Python files of the folder may run.
         dtype: The dtype of the weights; None leaves it to the checkpoint or the configuration.
 
@@ -45,20 +48,21 @@ def load(source: Any, auto_class: str, *, trust_remote_code: bool = False, dtype
     if isinstance(source, PreTrainedModel):
         if dtype not in (None, source.dtype):
             raise OptionError(f"dtype is {dtype}, and the given model is {source.dtype}: convert it with model.to({dtype})")
+        check_fit(source, task)
         return Loaded(source)
-    factory = getattr(transformers, auto_class)  # transformers imports its names at their first use
     trust = {"trust_remote_code": trust_remote_code}
     if isinstance(source, PreTrainedConfig):
-        return Loaded(_random(factory, source, dtype, type(source).__name__, trust))
+        return Loaded(_random(source, task, dtype, type(source).__name__, trust))
     if not isinstance(source, (str, os.PathLike)):
         raise OptionError(f"cannot export a {type(source).__name__}: give a model or a configuration of transformers, or a path")
     path = Path(source)
     config = _config(path, trust)
     if path.is_file():
-        return Loaded(_random(factory, config, dtype, str(path), trust))
+        return Loaded(_random(config, task, dtype, str(path), trust))
     if not any(found for pattern in _WEIGHTS for found in path.glob(pattern)):
         raise OptionError(f"{path} has no weights (*.safetensors); for random weights, give {path / 'config.json'}")
-    with _explained(str(path), factory):
+    factory = loader_of(config, task)
+    with _explained(str(path)):
         model, loading = factory.from_pretrained(
             path, config=config, dtype=dtype or "auto", local_files_only=True, output_loading_info=True, **trust
         )
@@ -74,20 +78,25 @@ def _config(path: Path, trust: dict[str, bool]) -> PreTrainedConfig:
     if not file.is_file():
         problem = "has no config.json" if path.is_dir() else "does not exist"
         raise OptionError(f"{path} {problem}: give a checkpoint folder, or the path of a config.json for random weights")
-    with _explained(str(file), transformers.AutoConfig):
+    with _explained(str(file)):
         config: PreTrainedConfig = transformers.AutoConfig.from_pretrained(
             file.parent if path.is_dir() else file, local_files_only=True, **trust
         )
     return config
 
 
-def _random(factory: Any, config: PreTrainedConfig, dtype: torch.dtype | None, what: str, trust: dict[str, bool]) -> Any:
-    with _explained(what, factory):
+def _random(config: PreTrainedConfig, task: Task, dtype: torch.dtype | None, what: str, trust: dict[str, bool]) -> Any:
+    factory = loader_of(config, task)
+    listed = model_classes(factory.__name__, type(config))
+    if not config.architectures and len(listed) > 1:  # transformers chooses by the name of the class
+        config = copy.deepcopy(config)
+        config.architectures = [listed[0].__name__]
+    with _explained(what):
         return factory.from_config(config, dtype=dtype or config.dtype or torch.float32, **trust).eval()
 
 
 @contextlib.contextmanager
-def _explained(what: str, factory: Any) -> Iterator[None]:
+def _explained(what: str) -> Iterator[None]:
     """Turn the errors of a load into OptionErrors with a cure."""
     try:
         yield
@@ -98,8 +107,6 @@ def _explained(what: str, factory: Any) -> Iterator[None]:
         reason = text.partition("\n")[0]
         if "trust_remote_code" in text:
             cure = "it contains code of its own, which runs only with trust_remote_code=True (--trust-remote-code): read it first"
-        elif "Unrecognized configuration class" in text:
-            cure = f"the model does not fit the task, which needs a class of {factory.__name__}: choose another task"
         else:
             cure = "check its files, or download it again"
         raise OptionError(f"{what} cannot be loaded: {type(error).__name__}: {reason}; {cure}") from error

@@ -1,7 +1,6 @@
-"""The tasks: the class of model that each needs, and the parts that it exports.
+"""The tasks: the classes of models that each needs, and the parts that it exports.
 
-A task is a module with `AUTO_CLASS`, the name of transformers' class that loads its models, and `parts`. `Part` is one graph: a
-file of the exported folder.
+A task is a function `parts` in a module of this package. `Part` is one graph: a file of the exported folder.
 """
 
 from __future__ import annotations
@@ -18,8 +17,30 @@ from onnxexp.suggest import nearest
 
 __all__ = ["TASKS", "Part", "Task", "task_of"]
 
-TASKS = {"text-generation": "text_generation"}
-"""The module of each task, in this package."""
+TASKS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "text-generation": ("text_generation", ("AutoModelForCausalLM",)),
+    "text2text-generation": ("encoder_decoder", ("AutoModelForSeq2SeqLM",)),
+    "feature-extraction": ("feature_extraction", ("AutoModel",)),
+    "fill-mask": ("one_graph", ("AutoModelForMaskedLM",)),
+    "text-classification": ("one_graph", ("AutoModelForSequenceClassification",)),
+    "token-classification": ("one_graph", ("AutoModelForTokenClassification",)),
+    "question-answering": ("one_graph", ("AutoModelForQuestionAnswering",)),
+    "image-classification": ("one_graph", ("AutoModelForImageClassification",)),
+    "object-detection": ("one_graph", ("AutoModelForObjectDetection",)),
+    "image-segmentation": (
+        "image_segmentation",
+        (
+            "AutoModelForSemanticSegmentation",
+            "AutoModelForUniversalSegmentation",
+            "AutoModelForImageSegmentation",
+            "AutoModelForMaskGeneration",
+        ),
+    ),
+    "automatic-speech-recognition": ("speech_recognition", ("AutoModelForCTC", "AutoModelForSpeechSeq2Seq")),
+    "zero-shot-image-classification": ("zero_shot", ("AutoModelForZeroShotImageClassification",)),
+    "image-text-to-text": ("image_text_to_text", ("AutoModelForImageTextToText",)),
+}
+"""The module of each task, in this package, and transformers' classes that load its models."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -41,13 +62,13 @@ class Part:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Task:
-    """A task: its name, the class that loads its models, and its `parts`.
+    """A task: its name, the classes that load its models, and its `parts`.
 
     `parts(model, **options)` raises OptionError for a model that it does not fit, and for options that it does not have.
     """
 
     name: str
-    auto_class: str
+    auto_classes: Sequence[str]
     parts: Callable[..., Sequence[Part]]
 
 
@@ -55,5 +76,5 @@ def task_of(name: str) -> Task:
     """Return a task. Raises OptionError for one that does not exist."""
     if name not in TASKS:
         raise OptionError(f"there is no task {name!r}{nearest(name, TASKS)}. There are: {', '.join(sorted(TASKS))}.")
-    module = vars(importlib.import_module(f"{__name__}.{TASKS[name]}"))
-    return Task(name, module["AUTO_CLASS"], module["parts"])
+    module, auto_classes = TASKS[name]
+    return Task(name, auto_classes, vars(importlib.import_module(f"{__name__}.{module}"))["parts"])

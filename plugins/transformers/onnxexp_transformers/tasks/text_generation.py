@@ -24,9 +24,8 @@ from onnxexp_transformers.example_caches import cache_axes, example_cache, keep_
 from onnxexp_transformers.module_states import assigned_states, with_states
 from onnxexp_transformers.tasks import Part
 
-__all__ = ["AUTO_CLASS", "parts"]
+__all__ = ["parts"]
 
-AUTO_CLASS = "AutoModelForCausalLM"
 _BATCH, _PAST, _SEQUENCE = 2, 3, 4  # sizes of the example, all different
 _CACHE_PARAMETERS = ("past_key_values", "cache_params")
 

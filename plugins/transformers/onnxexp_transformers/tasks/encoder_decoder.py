@@ -1,0 +1,132 @@
+"""Text of an encoder-decoder: the parts "encoder" and "decoder".
+
+The encoder takes the source, ``input_ids`` or features of a sound, and returns ``last_hidden_state`` and the keys and values of
+the cross-attention, ``present.0.encoder.key``: they are computed once. The decoder takes ``input_ids``, the mask of the source as
+``encoder_attention_mask``, and the caches of both attentions, and returns ``logits`` and the cache of its self-attention,
+``present.0.decoder.key``. The first call has a cache of length 0.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from transformers import EncoderDecoderCache
+from transformers.modeling_outputs import BaseModelOutput
+
+from onnxexp import OptionError
+from onnxexp_transformers.adapted_module import AdaptedModule
+from onnxexp_transformers.cache_nodes import register_caches
+from onnxexp_transformers.example_caches import PastCache, cache_axes
+from onnxexp_transformers.tasks import Part
+from onnxexp_transformers.tasks.example_inputs import Example, parameters_of, sizes_of
+from onnxexp_transformers.tasks.one_graph import example_of
+from onnxexp_transformers.tasks.probes import same
+
+__all__ = ["parts"]
+
+_PAST = 3  # tokens in the example's cache
+
+
+def parts(model: Any, **sizes: int) -> Sequence[Part]:
+    """Return the parts "encoder" and "decoder".
+
+    Args:
+        model: An encoder-decoder of transformers with a language modelling head.
+        sizes: Sizes of the example; see `Sizes`.
+
+    Raises OptionError for a model without these parts, and for other options.
+    """
+    accepted = parameters_of(model.forward)
+    lacking = {"decoder_input_ids", "encoder_outputs", "past_key_values"} - accepted.keys()
+    if lacking:
+        raise OptionError(
+            f"{type(model).__name__} is no encoder-decoder: its forward has no parameter {', '.join(sorted(lacking))}"
+        )
+    register_caches()
+    example_sizes = sizes_of(sizes)
+    source = example_of(model, example_sizes, decoder=True)
+    start = source.inputs.pop("decoder_input_ids")
+    del source.axes["decoder_input_ids"]
+    encoder = _encoder(model, source)
+    with torch.no_grad():
+        encoded = encoder.module(**source.inputs)
+    return [encoder, _decoder(model, source, encoded, start)]
+
+
+def _encoder(model: Any, source: Example) -> Part:
+    """Return the encoder with the layers of the decoder that project its result to keys and values."""
+    encoder = model.get_encoder()
+
+    def forward(**inputs: Any) -> dict[str, Any]:
+        hidden = encoder(**inputs, return_dict=True).last_hidden_state
+        cache = EncoderDecoderCache(_empty(model), _empty(model))
+        start = torch.zeros(hidden.shape[0], 1, dtype=torch.int64, device=hidden.device)  # its results are not returned
+        _decode(model, hidden, cache, start, inputs.get("attention_mask"))
+        return {"last_hidden_state": hidden, "past_key_values": EncoderDecoderCache(_empty(model), cache.cross_attention_cache)}
+
+    return Part("encoder", AdaptedModule(model, forward, list(source.inputs)), source.inputs, source.axes)
+
+
+def _decoder(model: Any, source: Example, encoded: Mapping[str, Any], ids: torch.Tensor) -> Part:
+    """Return the decoder; it takes the encoder's result only where the model reads that beside the cache."""
+    hidden, mask = encoded["last_hidden_state"], source.inputs.get("attention_mask")
+    inputs: dict[str, Any] = {"input_ids": ids, "past_key_values": _filled(model, hidden, ids, mask)}
+    axes: dict[str, Any] = {"input_ids": {0: "batch", 1: "sequence"}}
+    dynamic = any(label != "batch" for each in source.axes.values() for label in each.values())
+    for name, each in cache_axes(inputs["past_key_values"], growing=True).items():
+        length = "past" if name.split(".")[1] == "decoder" else "encoder_sequence" if dynamic else None
+        axes[f"past_key_values.{name}"] = {0: "batch"} | {axis: length for axis in each if axis and length}
+    if mask is not None:
+        inputs["encoder_attention_mask"] = mask
+        whole = mask.shape[1] == hidden.shape[1]  # a mask of frames is longer than the encoder's result
+        axes["encoder_attention_mask"] = (
+            {0: "batch", 1: "encoder_sequence"} if whole and dynamic else source.axes["attention_mask"]
+        )
+    if not _reads_cache_only(model, hidden, inputs):
+        inputs["encoder_hidden_states"] = hidden
+        axes["encoder_hidden_states"] = {0: "batch", 1: "encoder_sequence"} if dynamic else {0: "batch"}
+
+    def forward(
+        *, input_ids: torch.Tensor, past_key_values: Any, encoder_attention_mask: Any = None, encoder_hidden_states: Any = None
+    ) -> dict[str, Any]:
+        if encoder_hidden_states is None:
+            keys = past_key_values.cross_attention_cache.layers[0].keys
+            encoder_hidden_states = keys.new_zeros(keys.shape[0], keys.shape[2], hidden.shape[2])  # only its sizes are read
+        logits = _decode(model, encoder_hidden_states, past_key_values, input_ids, encoder_attention_mask)
+        return {"logits": logits, "past_key_values": EncoderDecoderCache(past_key_values.self_attention_cache, _empty(model))}
+
+    return Part("decoder", AdaptedModule(model, forward, list(inputs)), inputs, axes)
+
+
+def _reads_cache_only(model: Any, hidden: torch.Tensor, inputs: Mapping[str, Any]) -> bool:
+    """Whether the decoder computes the same with another result of the encoder, since the cache has its keys and values."""
+    mask, results = inputs.get("encoder_attention_mask"), []
+    for each in (torch.zeros_like(hidden), torch.ones_like(hidden)):
+        with torch.no_grad():
+            results.append(_decode(model, each, copy.deepcopy(inputs["past_key_values"]), inputs["input_ids"], mask))
+    return same(*results)
+
+
+def _filled(model: Any, hidden: torch.Tensor, ids: torch.Tensor, mask: torch.Tensor | None) -> EncoderDecoderCache:
+    """Return a cache after some tokens."""
+    cache = EncoderDecoderCache(_empty(model), _empty(model))
+    with torch.no_grad():
+        _decode(model, hidden, cache, ids[:, :1].expand(-1, _PAST), mask)
+    return cache
+
+
+def _empty(model: Any) -> PastCache:
+    return PastCache(model.get_decoder().config)
+
+
+def _decode(model: Any, hidden: torch.Tensor, cache: Any, ids: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+    """Run the decoder, and fill the cache; return the logits."""
+    given = {} if mask is None else {"attention_mask": mask}
+    encoded = BaseModelOutput(last_hidden_state=hidden)
+    result = model(
+        encoder_outputs=encoded, decoder_input_ids=ids, past_key_values=cache, use_cache=True, return_dict=True, **given
+    )
+    return result.logits

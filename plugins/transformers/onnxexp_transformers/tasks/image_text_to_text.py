@@ -1,0 +1,169 @@
+"""Text about images: the parts "vision", "embeddings" and "text".
+
+The vision part computes ``image_features`` of ``pixel_values``, one row for each image token. The embeddings part takes
+``input_ids`` and these features, and returns ``inputs_embeds``: the features replace the image tokens, in order; a text without
+images has features of length 0. The text part is a decoder with a cache, as of text-generation, which takes ``inputs_embeds``.
+
+A model that splits the features by image in Python, as LLaVA, computes one image at a time. So does a model whose images are
+sequences of patches, as Qwen2-VL: ``pixel_values`` are the patches, ``image_position_ids`` their rows and columns, and
+``image_cu_seqlens`` is 0 and their number.
+
+Where the model sees some tokens in both directions, as PaliGemma the prompt, the text part takes ``token_type_ids``. They count
+in the first call; later tokens have the type of generated text.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from onnxexp import OptionError
+from onnxexp_transformers.adapted_module import AdaptedModule
+from onnxexp_transformers.cache_nodes import register_caches
+from onnxexp_transformers.example_caches import PastCache, cache_axes
+from onnxexp_transformers.tasks import Part
+from onnxexp_transformers.tasks.example_inputs import Example, Sizes, example_inputs, parameters_of, setting, sizes_of
+from onnxexp_transformers.tasks.patch_sequences import grid_of, patch_sequence
+from onnxexp_transformers.tasks.probes import keep_free_axes, same
+
+__all__ = ["parts"]
+
+_PAST = 3  # tokens in the example's cache
+
+
+def parts(model: Any, **sizes: int) -> Sequence[Part]:
+    """Return the parts "vision", "embeddings" and "text".
+
+    Args:
+        model: A model of transformers for images and text.
+        sizes: Sizes of the example; see `Sizes`.
+
+    Raises OptionError for a model that has no such parts, and where the parts do not compute what the model computes.
+    """
+    if not hasattr(model, "get_image_features") or _image_token(model) is None:  # both are optional for classes of transformers
+        raise OptionError(
+            f"{type(model).__name__} does not fit image-text-to-text: it has no image features that replace image tokens"
+        )
+    register_caches()
+    example_sizes = sizes_of(sizes)
+    vision = _vision(model, example_sizes)
+    with torch.no_grad():
+        features = vision.module(**vision.inputs)["image_features"]
+        embeddings = _embeddings(model, features, example_sizes)
+        embeds = embeddings.module(**embeddings.inputs)["inputs_embeds"]
+        ids = embeddings.inputs["input_ids"]
+        text = _text(model, embeds, (ids == _image_token(model)).long())
+        _check_agreement(model, vision, ids, text)
+    return [vision, embeddings, text]
+
+
+def _image_token(model: Any) -> int | None:
+    token: int | None = setting(model.config, "image_token_id", setting(model.config, "image_token_index"))
+    return token
+
+
+def _vision(model: Any, sizes: Sizes) -> Part:
+    grids = "image_grid_thw" in parameters_of(model.get_image_features)
+    example = patch_sequence(model, sizes) if grids else example_inputs(model, ["pixel_values"], sizes)
+
+    def forward(**inputs: Any) -> dict[str, Any]:
+        found = _features(model, **inputs)
+        features = torch.cat(list(found)) if isinstance(found, (list, tuple)) else found
+        return {"image_features": features.reshape(-1, features.shape[-1])}
+
+    if not grids:
+        images = example.inputs["pixel_values"]
+        split = isinstance(_features(model, pixel_values=images), (list, tuple))
+        example.inputs["pixel_values"] = images[:1] if split else images
+        sizes_of_images = {axis: label for axis, label in example.axes["pixel_values"].items() if axis}
+        example.axes["pixel_values"] = sizes_of_images if split else {0: "images", **sizes_of_images}
+        keep_free_axes(forward, example)
+    return Part("vision", AdaptedModule(model, forward, list(example.inputs)), example.inputs, example.axes)
+
+
+def _features(model: Any, *, pixel_values: torch.Tensor, **patches: Any) -> Any:
+    if not patches:
+        return model.get_image_features(pixel_values=pixel_values, return_dict=True).pooler_output
+    given = {name.removeprefix("image_"): value for name, value in patches.items()}
+    return model.get_encoder("image")(pixel_values, grid_thw=None, return_dict=True, **given).pooler_output
+
+
+def _embeddings(model: Any, features: torch.Tensor, sizes: Sizes) -> Part:
+    token, table = _image_token(model), model.get_input_embeddings()
+    example = example_inputs(model, ["input_ids"], sizes)
+    ids = example.inputs["input_ids"]
+    images = len(features) // len(ids)  # the first text may have a few more
+    rows = [[token] * (images if row else len(features) - images * (len(ids) - 1)) for row in range(len(ids))]
+    longest = max(map(len, rows))
+    ids = torch.cat([ids.where(ids != token, 0), ids[:, :1].expand(-1, longest)], dim=1)
+    for row, tokens in enumerate(rows):
+        ids[row, 1 : 1 + len(tokens)] = torch.tensor(tokens)
+
+    def forward(*, input_ids: torch.Tensor, image_features: torch.Tensor) -> dict[str, Any]:
+        image = input_ids == token
+        embeds = table(input_ids.masked_fill(image, 0))  # an image token may be beyond the vocabulary
+        return {"inputs_embeds": embeds.masked_scatter(image.unsqueeze(-1), image_features.to(embeds.dtype))}
+
+    inputs = {"input_ids": ids, "image_features": features}
+    axes = {"input_ids": {0: "batch", 1: "sequence"}, "image_features": {0: "image_tokens"}}
+    return Part("embeddings", AdaptedModule(model, forward, list(inputs)), inputs, axes)
+
+
+class _FirstCallCache(PastCache):
+    """A cache with which each call counts as the first one, so that token types have an effect."""
+
+    is_initialized = False
+
+
+def _text(model: Any, embeds: torch.Tensor, types: torch.Tensor) -> Part:
+    language = model if "past_key_values" in parameters_of(model.forward) else model.language_model
+    accepted = parameters_of(language.forward)
+    example = Example({"inputs_embeds": embeds}, {"inputs_embeds": {0: "batch", 1: "sequence"}})
+    run = functools.partial(language, use_cache=True, return_dict=True)
+    if "token_type_ids" in accepted and not same(run(inputs_embeds=embeds), run(inputs_embeds=embeds, token_type_ids=types)):
+        example.inputs["token_type_ids"], example.axes["token_type_ids"] = types, {0: "batch", 1: "sequence"}
+    cache = (_FirstCallCache if "token_type_ids" in example.inputs else PastCache)(language.config)
+    run(inputs_embeds=embeds[:, :_PAST], past_key_values=cache)
+    mask = torch.ones(len(embeds), _PAST + embeds.shape[1], dtype=torch.int64)
+    mask[0, 0] = 0
+    example.inputs["attention_mask"], example.axes["attention_mask"] = mask, {0: "batch", 1: "past + sequence"}
+    if "position_ids" in accepted:
+        _add_positions(example, language, mask)
+    example.inputs["past_key_values"] = cache
+    example.axes.update({f"past_key_values.{leaf}": axes for leaf, axes in cache_axes(cache, growing=True).items()})
+
+    def forward(*, past_key_values: Any, **inputs: Any) -> dict[str, Any]:
+        return {"logits": run(**inputs, past_key_values=past_key_values).logits, "past_key_values": past_key_values}
+
+    return Part("text", AdaptedModule(model, forward, list(example.inputs)), example.inputs, example.axes)
+
+
+def _add_positions(example: Example, language: Any, mask: torch.Tensor) -> None:
+    """Add ``position_ids``, int64[batch, sequence]; int64[3, batch, sequence] for positions in time, height and width."""
+    positions = (mask.cumsum(1) - 1).clamp(min=0)[:, _PAST:]
+    rope = setting(language.config.get_text_config(), "rope_parameters") or {}
+    if "mrope_section" in rope:
+        example.inputs["position_ids"] = positions.expand(3, -1, -1) + torch.arange(3)[:, None, None]
+        example.axes["position_ids"] = {1: "batch", 2: "sequence"}
+    else:
+        example.inputs["position_ids"], example.axes["position_ids"] = positions, {0: "batch", 1: "sequence"}
+
+
+def _check_agreement(model: Any, vision: Part, ids: torch.Tensor, text: Part) -> None:
+    """Raise OptionError where the parts do not compute the logits that the model computes of texts with images."""
+    inputs = {name: value for name, value in text.inputs.items() if name not in ("inputs_embeds", "past_key_values")}
+    inputs["attention_mask"] = inputs["attention_mask"][:, _PAST:]
+    cache = type(text.inputs["past_key_values"])(model.config)
+    actual = text.module(inputs_embeds=text.inputs["inputs_embeds"], past_key_values=cache, **inputs)["logits"]
+    images = {"pixel_values": vision.inputs["pixel_values"]}
+    if "image_position_ids" in vision.inputs:
+        images["image_grid_thw"] = grid_of(vision.inputs["image_position_ids"])
+    expected = model(input_ids=ids, use_cache=False, return_dict=True, **images, **inputs).logits
+    if not torch.allclose(actual.float(), expected.float(), rtol=1e-2, atol=1e-2 * float(expected.float().std())):
+        raise OptionError(
+            f"{type(model).__name__} does not fit image-text-to-text: its text model reads more of an image than features at the "
+            "image tokens; export it with onnxexp.export and your own inputs"
+        )

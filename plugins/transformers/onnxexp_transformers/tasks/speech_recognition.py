@@ -1,0 +1,21 @@
+"""Speech recognition: a model with CTC as one graph, an encoder-decoder as two.
+
+A model with CTC returns ``logits`` of each frame. See `encoder_decoder` for the other kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from onnxexp_transformers.tasks import Part, encoder_decoder, one_graph
+
+__all__ = ["parts"]
+
+
+def parts(model: Any, **sizes: int) -> Sequence[Part]:
+    """Return the part "model", or the parts "encoder" and "decoder".
+
+    Raises OptionError as `one_graph.parts` and `encoder_decoder.parts` do.
+    """
+    return (encoder_decoder if model.config.is_encoder_decoder else one_graph).parts(model, **sizes)

@@ -1,0 +1,79 @@
+"""The parts of a model of images and text generate the tokens of `model.generate`."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import GenerationConfig
+
+from onnxexp_transformers.tasks.image_text_to_text import parts
+
+from .architecture import Architecture, architectures
+from .sessions import Session, as_past
+
+STEPS = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class Habits:
+    """What the processor and `generate` of an architecture pass to it.
+
+    Attributes:
+        position: The position of the first token.
+        types: The type of a text's tokens, of image tokens and of generated ones; None passes no types.
+    """
+
+    position: int = 0
+    types: tuple[int, int, int] | None = None
+
+
+HABITS = {"LLaVA": Habits(), "PaliGemma": Habits(1, (0, 0, 1)), "Gemma 3": Habits(0, (0, 1, 0)), "Idefics3": Habits()}
+
+
+def rows() -> list[object]:
+    """The architectures with known habits."""
+    found = [row for row in architectures() if row.task == "image-text-to-text" and row.name in HABITS]
+    return [pytest.param(row, id=row.id, marks=[] if row.quick else [pytest.mark.full]) for row in found]
+
+
+def generate(folder: Path, ids: Any, images: Any, token: int, habits: Habits) -> np.ndarray[Any, Any]:
+    """Choose the most probable tokens with the graphs of a folder, int64[batch, STEPS]."""
+    vision, embeddings, text = (Session(folder / f"{name}.onnx") for name in ("vision", "embeddings", "text"))
+    features = np.concatenate([vision({"pixel_values": image[None]})["image_features"] for image in images])
+    feeds: dict[str, Any] = text.empty_cache(len(ids)) | {"input_ids": ids, "image_features": features}
+    words, marks, generated = habits.types or (0, 0, 0)
+    feeds["token_type_ids"] = np.where(ids == token, marks, words)
+    past, tokens = 0, []
+    for _ in range(STEPS):
+        length = past + feeds["input_ids"].shape[1]
+        feeds["attention_mask"] = np.ones((len(ids), length), np.int64)
+        feeds["position_ids"] = np.arange(past, length)[None].repeat(len(ids), 0) + habits.position
+        results = text(feeds | embeddings(feeds))
+        tokens.append(results["logits"][:, -1].argmax(-1)[:, None])
+        feeds |= as_past(results) | {"input_ids": tokens[-1], "image_features": features[:0]}
+        feeds["token_type_ids"], past = np.full_like(tokens[-1], generated), length
+    return np.concatenate(tokens, axis=1)
+
+
+@pytest.mark.parametrize("row", rows())
+def test_generates_the_same_tokens(row: Architecture, tmp_path: Path) -> None:
+    """32 greedy tokens of two texts, each with an image."""
+    model, habits = row.model(), HABITS[row.name]
+    row.export(model).save(tmp_path / "exported")
+    vision = parts(model, batch=2)[0]
+    images = torch.cat([vision.inputs["pixel_values"][:1], -vision.inputs["pixel_values"][:1]])
+    with torch.no_grad():
+        count = len(vision.module(pixel_values=images[:1])["image_features"])
+    token = model.config.image_token_id
+    ids = torch.tensor([[5, *[token] * count, 17, 23, 8], [9, 31, *[token] * count, 12, 40]])
+    given = {"input_ids": ids, "pixel_values": images, "attention_mask": torch.ones_like(ids)}
+    if habits.types is not None:
+        given["token_type_ids"] = torch.where(ids == token, habits.types[1], habits.types[0])
+    model.generation_config = GenerationConfig(pad_token_id=0, max_new_tokens=STEPS, do_sample=False)
+    expected = model.generate(**given)[:, ids.shape[1] :]
+    assert generate(tmp_path / "exported", ids.numpy(), images.numpy(), token, habits).tolist() == expected.tolist()
