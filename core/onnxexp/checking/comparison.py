@@ -293,9 +293,10 @@ class _Errors:
 
 
 def _errors(expected: torch.Tensor, actual: torch.Tensor) -> _Errors:
-    """Measure finite floats in their own precision, at least float32, and anything else in float64.
+    """Measure the errors of a tensor.
 
-    A comparison in float64 takes three times as long.
+    Finite floats are compared in their own precision, at least float32, and anything else in float64, which takes three times as
+    long.
     """
     if expected.is_floating_point():
         precision = max(expected.dtype, torch.float32, key=lambda dtype: dtype.itemsize)
