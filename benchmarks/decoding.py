@@ -25,7 +25,7 @@ import onnxexp
 
 from . import pretrained
 
-__all__ = ["GOAL", "RATIOS", "SHARE", "TOKENS", "measure"]
+__all__ = ["COMPOSED", "CONTRIB", "EAGER", "GOAL", "RATIOS", "SHARE", "TOKENS", "measure"]
 
 EAGER, DYNAMO = "eager", "dynamo"
 COMPOSED, CONTRIB = "onnxexp", "onnxexp, contrib"

@@ -77,6 +77,20 @@ OTHERS = {
 }
 
 
+class Layers(torch.nn.Module):
+    """Two layers that share tables; one of `different` has a table of another form."""
+
+    def __init__(self, different: bool = False) -> None:
+        super().__init__()
+        self.first, self.second = Tables(), Tables()
+        self.second.cos, self.second.sin = self.first.cos, self.first.sin
+        if different:
+            self.first.sin = self.first.sin + torch.arange(8)
+
+    def forward(self, x: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        return self.second(self.first(x, places) + 1, places)
+
+
 def operators(program: onnxexp.ONNXProgram) -> list[str]:
     return [node.op_type for node in program.model.graph]
 
@@ -101,6 +115,16 @@ def test_what_may_differ_stays_composed(name: str) -> None:
     fn, x, angles = OTHERS[name]
     program = onnxexp.export(fn, (x, angles), opset_version=23, debug=True)
     assert "RotaryEmbedding" not in operators(program)
+    assert program.verify().ok
+
+
+@pytest.mark.parametrize(("different", "nodes", "tables"), [(False, 2, 2), (True, 1, 4)])
+def test_layers_share_the_halves_of_constant_tables(different: bool, nodes: int, tables: int) -> None:
+    program = onnxexp.export(Layers(different), (X, PLACES), opset_version=23, debug=True)
+    assert operators(program).count("RotaryEmbedding") == nodes
+    stored = [value for value in program.model.graph.initializers.values() if value.dtype.is_floating_point()]
+    assert len([value for value in stored if len(value.shape) == 2]) == tables
+    assert all(value.uses() for value in stored)
     assert program.verify().ok
 
 

@@ -35,8 +35,16 @@ class FuseRotary(RewritePass):
         op = Builder(options.opset, target=options.target)
         self._domain = domain
         self._numbered: dict[ir.Value, ir.Value] = {}
+        self._halves: dict[ir.Value, ir.Value] = {}
         self._dtypes = {dtype for dtype, torch_dtype in _FLOATS.items() if domain or runs(op, "RotaryEmbedding", torch_dtype)}
         self.rules: Mapping[str, Rule] = MappingProxyType({"Add": self._fused} if self._dtypes else {})
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        result = super().call(model)
+        for half in self._halves.values():
+            if half.is_initializer() and not half.uses():
+                model.graph.initializers.pop(half.name or "")
+        return result
 
     def _fused(self, rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
         found = _rotation(node) if node.outputs[0].dtype in self._dtypes else None
@@ -46,7 +54,8 @@ class FuseRotary(RewritePass):
         batch, heads, length, width = _four(x)
         if not isinstance(heads, int) or not isinstance(width, int) or width % 2 or any(v.dtype != x.dtype for v in found):
             return None
-        halves = [_rows(rewriter, _half(rewriter, table, width), (batch, length, width // 2)) for table in (cos, sin)]
+        narrow = [_half(rewriter, table, width, self._halves) for table in (cos, sin)]
+        halves = [_rows(rewriter, table, (batch, length, width // 2)) for table in narrow]
         if known_dims(halves[0]) != known_dims(halves[1]):
             return None
         packed = reshaped(rewriter, transposed(rewriter, x, _SWAP), [batch, length, heads * width])
@@ -165,21 +174,22 @@ def _part(value: ir.Value | None, width: int) -> tuple[ir.Value, int] | None:
 # The tables of cosines and sines
 
 
-def _half(rewriter: Rewriter, table: ir.Value | None, width: int) -> ir.Value:
+def _half(rewriter: Rewriter, table: ir.Value | None, width: int, constants: dict[ir.Value, ir.Value]) -> ir.Value:
     """The first half of the width of a table whose halves are equal, by construction.
 
-    Raises Unfit where they may differ.
+    `constants` are the halves of constant tables, so that all layers share them. Raises Unfit where the halves may differ.
     """
     sizes = known_dims(table)
     if table is None or sizes[-1] != width:
         raise Unfit
     known = None if table.is_graph_input() else table.const_value
     if known is not None:
-        contents = torch.from_numpy(known.numpy().copy())
-        half, second = contents.chunk(2, -1)
-        if not torch.equal(half, second):
-            raise Unfit
-        return rewriter.initializer(half.contiguous(), table)
+        if table not in constants or not constants[table].is_initializer():  # removed with a node that did not fit
+            half, second = torch.from_numpy(known.numpy().copy()).chunk(2, -1)
+            if not torch.equal(half, second):
+                raise Unfit
+            constants[table] = rewriter.initializer(half.contiguous(), table)
+        return constants[table]
     node = table.producer()
     if node is None or node.domain or len(node.outputs) != 1:
         raise Unfit
@@ -191,7 +201,7 @@ def _half(rewriter: Rewriter, table: ir.Value | None, width: int) -> ir.Value:
         return first
     place = _source(node)
     source = node.inputs[place]
-    narrow = _half(rewriter, source, width)
+    narrow = _half(rewriter, source, width, constants)
     inputs = [narrow if index == place else value for index, value in enumerate(node.inputs)]
     attributes = {name: each.value for name, each in node.attributes.items()}
     return rewriter.emit(node.op_type, inputs, attributes, sizes=[*sizes[:-1], width // 2], type_=table.type)[0]
