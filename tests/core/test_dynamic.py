@@ -401,3 +401,16 @@ def test_a_failed_export_leaves_nothing_on_the_tensors() -> None:
         onnxexp.export(fixed, (x,), dynamic_shapes=({0: "n"},), capture="export")
     assert not vars(x)
     assert onnxexp.export(fixed, (x,), capture="export").model.graph.outputs[0].shape == (4, 3)
+
+
+def test_an_axis_that_is_a_sum_of_others() -> None:
+    """`verify` takes sizes that fit, and a call with others is an error."""
+    program = onnxexp.export(
+        lambda old, new, mask: torch.cat([old, new]) * mask,
+        (torch.randn(3), torch.randn(2), torch.randn(5)),
+        dynamic_shapes=({0: "past"}, {0: "sequence"}, {0: "past + sequence"}),
+    )
+    report = program.verify(inputs="sizes")
+    assert "refuses" not in str(report) and str(program.model.graph.inputs[2].shape) == "[past + sequence]"
+    with pytest.raises(onnxexp.OnnxExporterError, match=r"is past \+ sequence, which is 4"):
+        program(torch.randn(1), torch.randn(3), torch.randn(5))

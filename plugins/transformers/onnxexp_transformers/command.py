@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -51,7 +50,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
             **selection(options),
         )
         progress.stage(f"writing {options.output}")
-        folder = exported.save(options.output, command=shlex.join(["onnxexp", *sys.argv[1:]]))
+        folder = exported.save(options.output, command=_command(options))
     files = sorted(file.name for file in folder.iterdir())
     seconds = time.perf_counter() - started
     nodes = {name: len(program.model.graph) for name, program in exported.programs.items()}
@@ -64,6 +63,19 @@ def run(options: argparse.Namespace, output: Output) -> int:
     )
     output.document({"folder": str(folder), "files": files, "task": options.task, "nodes": nodes, "seconds": seconds})
     return 0
+
+
+def _command(options: argparse.Namespace) -> str:
+    """Write the command line that has these options."""
+    words = ["onnxexp", "export", options.target, "--task", options.task, "-o", str(options.output)]
+    for name in ("cache", "max_length", "dtype", "opset"):
+        if vars(options)[name] is not None:
+            words += [f"--{name.replace('_', '-')}", str(vars(options)[name])]
+    for name in ("plugins", "without", "prefer"):
+        for value in vars(options)[name] or ():
+            words += [f"--{name}", value]
+    words += [f"--{name.replace('_', '-')}" for name in ("trust_remote_code", "verify") if vars(options)[name]]
+    return shlex.join(words)
 
 
 def _dtype(name: str | None) -> Any:

@@ -47,6 +47,7 @@ def parts(model: Any, *, cache: str = "past", max_length: int | None = None) -> 
             f"{type(model).__name__} does not fit the task text-generation: its forward has no parameter "
             f"{' or '.join(_CACHE_PARAMETERS) if name is None else 'input_ids'}"
         )
+    _check_causal(model)
     with assigned_states(model) as states:
         filled = example_cache(model, name, cache, (_BATCH, _PAST), max_length)
     recurrent = bool(recurrent_states(filled) or states)
@@ -73,6 +74,19 @@ def parts(model: Any, *, cache: str = "past", max_length: int | None = None) -> 
         return {"logits": result.logits, "past_key_values": present} | ({"past_states": new_states} if new_states else {})
 
     return [Part("model", AdaptedModule(model, forward, list(inputs)), inputs, shapes)]
+
+
+def _check_causal(model: Any) -> None:
+    """Raise OptionError for an encoder: its logits depend on later tokens.
+
+    Only models with `is_decoder=False` in their configuration are tried; most decoders have no such setting.
+    """
+    if getattr(model.config, "is_decoder", True) or model.training or model.device.type == "meta":
+        return
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([[1, 2, 3], [1, 2, 4]], device=model.device), use_cache=False).logits
+    if not torch.allclose(logits[0, :2], logits[1, :2], rtol=1e-3, atol=1e-5):
+        raise OptionError(f"{type(model).__name__} is no decoder, it reads later tokens too: set is_decoder=True in its config")
 
 
 def _tokens(model: Any, sequence: int, max_length: int | None) -> tuple[dict[str, Any], dict[str, Any]]:
