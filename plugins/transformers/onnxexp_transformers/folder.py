@@ -18,6 +18,7 @@ from typing import Any
 import onnxexp
 from onnxexp import OptionError
 from onnxexp.serialize.atomic_file import explained
+from onnxexp_transformers.genai_config import genai_config
 from onnxexp_transformers.loading import Loaded
 from onnxexp_transformers.model_card import model_card
 
@@ -27,7 +28,7 @@ MANIFEST = "onnxexp.json"
 """The file that describes an exported folder: its task, the task's options, and its graphs."""
 _COPIED = (".json", ".txt", ".model", ".jinja", ".tiktoken")
 """The suffixes of the files of tokenizers and processors."""
-_OWN = ("config.json", "generation_config.json", MANIFEST)
+_OWN = ("config.json", "generation_config.json", "genai_config.json", MANIFEST)
 
 
 def write_folder(
@@ -48,10 +49,19 @@ def write_folder(
         loaded.model.config.save_pretrained(place)
         if loaded.model.can_generate():
             loaded.model.generation_config.save_pretrained(place)
+        if task == "text-generation":
+            _write_genai_config(place, programs["model"], loaded.model)
         manifest = {"task": task, "options": dict(options), "graphs": [f"{name}.onnx" for name in programs]}
         (place / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", "utf-8")
         (place / "README.md").write_text(model_card(folder.name, programs, task, options, loaded, command), "utf-8")
     return folder
+
+
+def _write_genai_config(place: Path, program: onnxexp.ONNXProgram, model: Any) -> None:
+    """Write the file by which onnxruntime-genai loads the folder, where it can."""
+    described = genai_config(program.model.graph, model.config, model.generation_config)
+    if described is not None:
+        (place / "genai_config.json").write_text(json.dumps(described, indent=2) + "\n", "utf-8")
 
 
 def _copy_tokenizer(source: Path, place: Path) -> None:
