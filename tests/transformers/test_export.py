@@ -132,7 +132,11 @@ def test_bad_checkpoints(checkpoint: Path, tmp_path: Path) -> None:
     [
         (GPT2Config(), {"task": "text-generatoin"}, "there is no task 'text-generatoin'.*did you mean 'text-generation'"),
         (ViTConfig(), {}, "does not fit the task"),
-        (BertConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32), {}, "is no decoder, it reads later tokens"),
+        (
+            BertConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32),
+            {},
+            "is no decoder, it reads later tokens",
+        ),
         ("no/such/folder", {}, "does not exist"),
         (3, {}, "cannot export a int"),
     ],
