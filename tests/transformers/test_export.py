@@ -18,6 +18,7 @@ from onnxexp import OptionError, SerializeError
 from tests.core.commanding import run
 from tests.transformers.causal_models import causal_model
 
+BERT = BertConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
 Capsys = pytest.CaptureFixture[str]
 FILES = {"README.md", "config.json", "generation_config.json", "model.onnx", "onnxexp.json", "tokenizer.json"}
 
