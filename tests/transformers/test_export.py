@@ -18,6 +18,7 @@ from onnxexp import OptionError, SerializeError
 from tests.core.commanding import run
 from tests.transformers.causal_models import causal_model
 
+BERT = BertConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
 Capsys = pytest.CaptureFixture[str]
 FILES = {"README.md", "config.json", "generation_config.json", "model.onnx", "onnxexp.json", "tokenizer.json"}
 
@@ -132,7 +133,11 @@ def test_bad_checkpoints(checkpoint: Path, tmp_path: Path) -> None:
     [
         (GPT2Config(), {"task": "text-generatoin"}, "there is no task 'text-generatoin'.*did you mean 'text-generation'"),
         (ViTConfig(), {}, "does not fit the task"),
-        (BertConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32), {}, "is no decoder, it reads later tokens"),
+        (
+            BertConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32),
+            {},
+            "is no decoder, it reads later tokens",
+        ),
         ("no/such/folder", {}, "does not exist"),
         (3, {}, "cannot export a int"),
     ],

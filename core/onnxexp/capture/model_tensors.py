@@ -100,7 +100,7 @@ class RestoredParameters(TorchDispatchMode):
 
 
 def _find_holders(value: Any, held: dict[int, Any], depth: int = _DEPTH) -> None:
-    """Collect a module's attributes and the containers in them; scripted ones have none."""
+    """Collect a module's attributes and their containers; scripted ones have none."""
     if depth == 0 or isinstance(value, torch.jit.ScriptModule if depth == _DEPTH else _LEAVES):
         return
     holder: Any = value if type(value) in (dict, list, OrderedDict) else getattr(value, "__dict__", None)  # numbers have none

@@ -118,7 +118,7 @@ def recurrent_states(cache: Any) -> list[tuple[dict[int, Any], int, torch.Tensor
 
 
 def keep_states(past: Any, present: Any, ignored: torch.Tensor) -> None:
-    """Give the recurrent layers their past states for the texts whose token is ignored.
+    """Give recurrent layers their past states for the texts whose token is ignored.
 
     `ignored` is bool[batch].
     """

@@ -148,7 +148,7 @@ class TextGenerator:
         return np.pad(mask, ((0, 0), (0, size - mask.shape[1])))
 
     def _empty_cache(self, batch: int) -> dict[str, Any]:
-        """Make the cache before the first token: zeros, and no tokens in an axis that grows."""
+        """Make the cache before the first token: zeros, no tokens in an axis that grows."""
         empty = {}
         for name, slot in self._inputs.items():
             if name.startswith("past_"):

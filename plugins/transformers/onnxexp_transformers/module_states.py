@@ -15,7 +15,7 @@ __all__ = ["assigned_states", "with_states"]
 
 @contextlib.contextmanager
 def assigned_states(model: torch.nn.Module) -> Iterator[dict[str, torch.Tensor]]:
-    """Collect the tensors that a run assigns to attributes; afterwards these are as before.
+    """Collect the tensors that a run assigns to attributes, and undo the assignments.
 
     The dict is filled at the end. Its keys are ``module.path.attribute``.
     """
@@ -50,7 +50,7 @@ def with_states(model: torch.nn.Module, states: Mapping[str, torch.Tensor]) -> I
 
 
 def _attributes(model: torch.nn.Module) -> dict[str, object]:
-    """Return the tensors among the modules' plain attributes, and the empty ones, by name."""
+    """Return the modules' plain attributes that are tensors or None, by name."""
     return {
         f"{path}.{name}" if path else name: value
         for path, module in model.named_modules()

@@ -15,7 +15,10 @@ class Sampler:
     """Choose the most probable token, or draw one."""
 
     def __init__(self, temperature: float, top_k: int | None, top_p: float | None, seed: int | None) -> None:
-        """Take the options of `TextGenerator.stream`. Raises OptionError where they do not fit."""
+        """Take the options of `TextGenerator.stream`.
+
+        Raises OptionError where they do not fit.
+        """
         if temperature < 0:
             raise OptionError(f"temperature is {temperature}; give 0 for the most probable token, or a positive number")
         if temperature == 0 and (top_k, top_p, seed) != (None, None, None):

@@ -30,7 +30,7 @@ def warn_of_kept_tensors(model: torch.nn.Module, caught: Sequence[warnings.Warni
 
 
 def _line(model: torch.nn.Module, name: str) -> Where:
-    """Return the line that changes ``self.block.state``, in the forward or elsewhere in the class."""
+    """Return the line that changes ``self.block.state``, first in the forward."""
     path, _, attribute = name.partition("[")[0].removeprefix("self.").rpartition(".")
     owner = type(model.get_submodule(path))
     for source in (owner.forward, owner):
