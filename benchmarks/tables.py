@@ -254,7 +254,7 @@ def _decoding(rows: dict[str, dict[str, float]]) -> Table:
         f"Tokens per second, greedy, batch 1, {TOKENS} tokens: eager torch with a DynamicCache, and files in ONNX Runtime, whose "
         "cache is bound from step to step; opset 20 unless another is named. contrib is target='onnxruntime-contrib', whose goal "
         f"is {GOAL} times onnxexp's composition. The last column is the share of MatMul in the time of the composition's nodes: "
-        "the products are the same in all files."
+        "its products with the weights are in all files."
     )
     return Table("Decoding", note, ("", *names, *RATIOS, SHARE), built)
 
