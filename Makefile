@@ -6,7 +6,8 @@
 #   JOBS    test processes (each computes with one thread)
 #   EVERY   make conformance gives torch.onnx's exporters every so many'th operator (they are slow); EVERY=1 is all of them
 #   MINUTES, SEED  make fuzz runs random programs for this time, from this one on: make fuzz MINUTES=10 SEED=20000
-#   ARGS    more arguments for pytest, the demo, the benchmark, the conformance run or the fuzzer: make test ARGS="tests/core -x"
+#   ARGS    more arguments for pytest, the demo, the benchmark, the conformance run or the fuzzer: make test ARGS="tests/core -x",
+#           make bench ARGS=--large for models of 1 and 7 billion parameters (30 GB of disk)
 
 PYTHON ?= python3
 VENV   ?= .venv
