@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxexp_transformers
 import onnxruntime_genai
 import pytest
 import torch
 import transformers
+
+import onnxexp_transformers
 
 SIZES: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 101}
 CONFIGS = [
