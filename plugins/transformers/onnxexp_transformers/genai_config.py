@@ -67,7 +67,7 @@ def _inputs(graph: ir.Graph) -> dict[str, str]:
     return {name: name for name in ("input_ids", "attention_mask", "position_ids") if name in names} | past
 
 
-def _pad(generation: Any) -> int | None:
+def _pad(generation: Any) -> Any:
     ends = generation.eos_token_id
     first = ends[0] if isinstance(ends, list) else ends
     return generation.pad_token_id if generation.pad_token_id is not None else first
