@@ -59,7 +59,7 @@ def test_the_makefile_has_the_commands() -> None:
 
 
 def test_it_installs_every_plugin(readme: Environment) -> None:
-    extras = {"aten", "autograd", "custom-cpp", "quantized", "torchscript", "torchvision", "torch-onnx", "transformers"}
+    extras = {"aten", "autograd", "custom-cpp", "quantized", "report", "torchscript", "torchvision", "torch-onnx", "transformers"}
     assert readme.states() == dict.fromkeys(extras, "on")
 
 
@@ -75,6 +75,7 @@ def test_the_code_and_the_settings(readme: Environment) -> None:
         "autograd": "on",
         "custom-cpp": "off",
         "quantized": "off",
+        "report": "on",
         "torch-onnx": "on",
         "torchscript": "off",
         "torchvision": "off",
