@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 import onnxexp_transformers
-from onnxexp import OptionError
+from onnxexp import OnnxExporterError, OptionError
 from onnxexp_transformers import TextGenerator
 from onnxexp_transformers.sampling import Sampler
 from tests.transformers.causal_models import causal_model
@@ -85,6 +86,15 @@ def test_a_text_longer_than_a_static_cache() -> None:
     assert onnxexp_transformers.generate(program, IDS, max_new_tokens=4).shape == (2, 7)
     with pytest.raises(OptionError, match="the static cache is for 6"):
         onnxexp_transformers.generate(program, IDS, max_new_tokens=5)
+
+
+def test_a_model_that_onnx_runtime_does_not_take(tmp_path: Path) -> None:
+    program = onnxexp_transformers.export(causal_model("GPT2").bfloat16(), "text-generation").program
+    with pytest.raises(OnnxExporterError, match=r"does not take model\.onnx: .*; cure: export it in float32 or float16"):
+        TextGenerator(program)
+    (tmp_path / "model.onnx").write_text("no model")
+    with pytest.raises(OnnxExporterError, match="export it again"):
+        TextGenerator(tmp_path)
 
 
 def test_a_path_without_a_model(tmp_path: Any) -> None:

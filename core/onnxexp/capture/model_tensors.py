@@ -107,7 +107,8 @@ def _find_holders(value: Any, held: dict[int, Any], depth: int = _DEPTH) -> None
     if type(holder) in (dict, list, OrderedDict) and id(holder) not in held:
         held[id(holder)] = holder
         for each in list(holder if isinstance(holder, list) else holder.values()):
-            _find_holders(each, held, depth - 1)
+            if type(each) not in _ATOMS:
+                _find_holders(each, held, depth - 1)
 
 
 def _scripted_attributes(module: Any) -> Iterator[tuple[Any, str, Any]]:

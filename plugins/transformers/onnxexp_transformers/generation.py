@@ -19,7 +19,7 @@ import torch
 import torch.utils.dlpack
 
 import onnxexp
-from onnxexp import OptionError
+from onnxexp import OnnxExporterError, OptionError
 from onnxexp_transformers.sampling import Sampler
 
 __all__ = ["TextGenerator", "generate"]
@@ -33,7 +33,8 @@ class TextGenerator:
     def __init__(self, source: str | os.PathLike[str] | onnxexp.ONNXProgram) -> None:
         """Load an exported folder, an ONNX file, or a program of the task text-generation.
 
-        Raises OptionError for a path without a model, and for a model without a cache.
+        Raises OptionError for a path without a model, and for a model without a cache; OnnxExporterError where ONNX Runtime does
+        not take the model.
         """
         self._settings: Mapping[str, Any] = {}
         if isinstance(source, onnxexp.ONNXProgram):
@@ -43,7 +44,7 @@ class TextGenerator:
             file = path / "model.onnx" if path.is_dir() else path
             if not file.is_file():
                 raise OptionError(f"there is no file {file}: give a folder or a file of an export for text-generation")
-            self._session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+            self._session = _session(file)
             settings = file.with_name("generation_config.json")
             self._settings = json.loads(settings.read_text("utf-8")) if settings.is_file() else {}
         self._inputs = {each.name: each for each in self._session.get_inputs()}
@@ -172,7 +173,17 @@ def _loaded(program: onnxexp.ONNXProgram) -> onnxruntime.InferenceSession:
     with tempfile.TemporaryDirectory(prefix="onnxexp-", ignore_cleanup_errors=True) as folder:  # ONNX Runtime may map the file
         path = Path(folder, "model.onnx")
         program.save(path)
+        return _session(path)
+
+
+def _session(path: Path) -> onnxruntime.InferenceSession:
+    try:
         return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    except Exception as error:  # ONNX Runtime's errors have no base of their own
+        reason = str(error).partition("\n")[0]
+        cure = "export it in float32 or float16 (dtype=)" if "NOT_IMPLEMENTED" in reason else "export it again"
+        version = onnxruntime.__version__
+        raise OnnxExporterError(f"ONNX Runtime {version} does not take {path.name}: {reason}; cure: {cure}") from error
 
 
 def _prompts(inputs: Any) -> tuple[Tokens, Tokens]:
