@@ -107,8 +107,8 @@ def bad_checkpoints(good: Path, folder: Path) -> Any:
     custom = json.dumps({**json.loads(config), "model_type": "own", "auto_map": {"AutoConfig": "code.Config"}})
     yield {}, "has no config.json"
     yield {"config.json": config}, "has no weights"
-    yield {"config.json": config, "model.safetensors.index.json": json.dumps(index)}, "cannot be loaded"
-    yield {"config.json": config, "model.safetensors": weights[:2000]}, "cannot be loaded"
+    yield {"config.json": config, "model.safetensors.index.json": json.dumps(index)}, "refers to files that are missing: model-0"
+    yield {"config.json": config, "model.safetensors": weights[:2000]}, "no complete safetensors file"
     yield (
         {"config.json": config.replace('"n_embd": 32', '"n_embd": 36'), "model.safetensors": weights},
         "cannot be loaded|another shape",

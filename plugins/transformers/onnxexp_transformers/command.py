@@ -26,9 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-length", type=int, metavar="N", help="the number of tokens in a static cache")
     parser.add_argument("--dtype", metavar="DTYPE", help="the dtype of the weights, such as float16 (default: the checkpoint's)")
     parser.add_argument("--trust-remote-code", action="store_true", help="let Python files of the checkpoint run")
-    parser.add_argument(
-        "--target", dest="runs_in", metavar="WHAT", help="what runs the files, such as onnxruntime-contrib"
-    )
+    parser.add_argument("--target", dest="runs_in", metavar="WHAT", help="what runs the files, such as onnxruntime-contrib")
     parser.add_argument("--verify", action="store_true", help="compare with the model in ONNX Runtime before DIR is written")
     add_selection(parser)
 

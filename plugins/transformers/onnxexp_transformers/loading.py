@@ -14,6 +14,7 @@ import torch
 import transformers
 from transformers import PreTrainedConfig, PreTrainedModel
 
+import onnxexp
 from onnxexp import OptionError
 from onnxexp_transformers.tasks import Task
 from onnxexp_transformers.tasks.fitting import check_fit, loader_of, model_classes
@@ -62,6 +63,8 @@ def load(source: Any, task: Task, *, trust_remote_code: bool = False, dtype: tor
     if not any(found for pattern in _WEIGHTS for found in path.glob(pattern)):
         raise OptionError(f"{path} has no weights (*.safetensors); for random weights, give {path / 'config.json'}")
     factory = loader_of(config, task)
+    if any(path.glob("*.safetensors*")):
+        onnxexp.read_checkpoint(path)  # its errors name the file that is missing or damaged
     with _explained(str(path)):
         model, loading = factory.from_pretrained(
             path, config=config, dtype=dtype or "auto", local_files_only=True, output_loading_info=True, **trust
