@@ -38,7 +38,7 @@ T5: dict[str, Any] = {
     "d_kv": 8,
     "d_ff": 40,
     "num_layers": 2,
-    "num_decoder_layers": 3,
+    "num_decoder_layers": 2,
     "num_heads": 4,
     "decoder_start_token_id": 0,
     "pad_token_id": 0,
@@ -71,7 +71,12 @@ ARCHITECTURES = [
     Architecture("T5", TASK, lambda: hf.T5Config(**T5), quick=True),
     Architecture("mT5", TASK, lambda: hf.MT5Config(**T5)),
     Architecture("UMT5", TASK, lambda: hf.UMT5Config(**T5)),
-    Architecture("LongT5", TASK, lambda: hf.LongT5Config(**T5, local_radius=3)),
+    Architecture(
+        "LongT5",
+        TASK,
+        lambda: hf.LongT5Config(**T5, local_radius=3),
+        fails="the encoder branches in Python on whether a text fills blocks: the graph takes whole blocks only, as a warning says",
+    ),
     Architecture(
         "Switch Transformers",
         TASK,

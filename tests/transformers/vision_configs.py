@@ -38,7 +38,9 @@ SWIN: dict[str, Any] = {
     "num_heads": [1, 2, 2, 2],
     "window_size": 4,
 }
+TWO_STAGES: dict[str, Any] = {"depths": [2, 2], "num_heads": [2, 4]}
 MASKS: dict[str, Any] = {"hidden_dim": 32, "num_attention_heads": 4, "decoder_layers": 2, "num_queries": 5}
+LARGE = ({"batch": 3, "height": 128, "width": 256}, {"batch": 1, "height": 192, "width": 128})
 LABEL, DETECT, SEGMENT, FEATURES = "image-classification", "object-detection", "image-segmentation", "feature-extraction"
 BATCHES = ({"batch": 3}, {"batch": 1})
 ANY = ({"batch": 3, "height": 96, "width": 160}, {"batch": 1, "height": 192, "width": 64})
@@ -87,8 +89,8 @@ ARCHITECTURES = [
     Architecture("DINOv3", FEATURES, lambda: hf.DINOv3ViTConfig(**VIT), ANY),
     Architecture("ViTMSN", LABEL, lambda: hf.ViTMSNConfig(**VIT), BATCHES),
     Architecture("IJEPA", LABEL, lambda: hf.IJepaConfig(**VIT), BATCHES),
-    Architecture("Swin", LABEL, lambda: hf.SwinConfig(**SWIN), ANY),
-    Architecture("Swin V2", LABEL, lambda: hf.Swinv2Config(**SWIN), ANY),
+    Architecture("Swin", LABEL, lambda: hf.SwinConfig(**SWIN | TWO_STAGES), ANY),
+    Architecture("Swin V2", LABEL, lambda: hf.Swinv2Config(**SWIN | TWO_STAGES), ANY),
     Architecture("ConvNeXt", LABEL, lambda: hf.ConvNextConfig(**STAGES), ANY, quick=True),
     Architecture("ConvNeXt V2", LABEL, lambda: hf.ConvNextV2Config(**STAGES), ANY),
     Architecture("ResNet", LABEL, _resnet, ODD),
@@ -202,7 +204,7 @@ ARCHITECTURES = [
             fpn_feature_size=32,
             mask_feature_size=32,
         ),
-        ANY,
+        LARGE,
     ),
     Architecture(
         "Mask2Former",
@@ -216,7 +218,7 @@ ARCHITECTURES = [
             dim_feedforward=40,
             encoder_feedforward_dim=40,
         ),
-        ANY,
+        LARGE,
     ),
     Architecture("SAM", SEGMENT, _sam, BATCHES),
 ]

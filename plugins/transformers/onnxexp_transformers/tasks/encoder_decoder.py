@@ -65,7 +65,7 @@ def _encoder(model: Any, source: Example) -> Part:
         cache = EncoderDecoderCache(_empty(model), _empty(model))
         start = torch.zeros(hidden.shape[0], 1, dtype=torch.int64, device=hidden.device)  # its results are not returned
         _decode(model, hidden, cache, start, inputs.get("attention_mask"))
-        return {"last_hidden_state": hidden, "past_key_values": EncoderDecoderCache(_empty(model), cache.cross_attention_cache)}
+        return {"last_hidden_state": hidden, "present": EncoderDecoderCache(_empty(model), cache.cross_attention_cache)}
 
     return Part("encoder", AdaptedModule(model, forward, list(source.inputs)), source.inputs, source.axes)
 
@@ -129,4 +129,5 @@ def _decode(model: Any, hidden: torch.Tensor, cache: Any, ids: torch.Tensor, mas
     result = model(
         encoder_outputs=encoded, decoder_input_ids=ids, past_key_values=cache, use_cache=True, return_dict=True, **given
     )
-    return result.logits
+    logits: torch.Tensor = result.logits
+    return logits

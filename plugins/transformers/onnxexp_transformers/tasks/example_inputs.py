@@ -101,7 +101,8 @@ def _tokens(vocabulary: int, batch: int, length: int) -> torch.Tensor:
 
 
 def _input_ids(example: Example, model: Any, sizes: Sizes) -> None:
-    vocabulary = setting(model.config, "vocab_size")
+    texts = getattr(model.config, "text_config", None)  # of models of images and text; their own vocab_size may be another
+    vocabulary = setting(model.config if texts is None else texts, "vocab_size")
     example.inputs["input_ids"] = _tokens(vocabulary, sizes.batch, sizes.sequence)
     example.axes["input_ids"] = {0: "batch", 1: "sequence"}
 

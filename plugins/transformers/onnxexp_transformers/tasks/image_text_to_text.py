@@ -43,7 +43,8 @@ def parts(model: Any, **sizes: int) -> Sequence[Part]:
 
     Raises OptionError for a model that has no such parts, and where the parts do not compute what the model computes.
     """
-    if not hasattr(model, "get_image_features") or _image_token(model) is None:  # both are optional for classes of transformers
+    token = setting(model.config, "image_token_id", setting(model.config, "image_token_index"))
+    if not hasattr(model, "get_image_features") or token is None:  # both are optional for classes of transformers
         raise OptionError(
             f"{type(model).__name__} does not fit image-text-to-text: it has no image features that replace image tokens"
         )
@@ -52,17 +53,12 @@ def parts(model: Any, **sizes: int) -> Sequence[Part]:
     vision = _vision(model, example_sizes)
     with torch.no_grad():
         features = vision.module(**vision.inputs)["image_features"]
-        embeddings = _embeddings(model, features, example_sizes)
+        embeddings = _embeddings(model, features, example_sizes, token)
         embeds = embeddings.module(**embeddings.inputs)["inputs_embeds"]
         ids = embeddings.inputs["input_ids"]
-        text = _text(model, embeds, (ids == _image_token(model)).long())
+        text = _text(model, embeds, (ids == token).long())
         _check_agreement(model, vision, ids, text)
     return [vision, embeddings, text]
-
-
-def _image_token(model: Any) -> int | None:
-    token: int | None = setting(model.config, "image_token_id", setting(model.config, "image_token_index"))
-    return token
 
 
 def _vision(model: Any, sizes: Sizes) -> Part:
@@ -91,19 +87,19 @@ def _features(model: Any, *, pixel_values: torch.Tensor, **patches: Any) -> Any:
     return model.get_encoder("image")(pixel_values, grid_thw=None, return_dict=True, **given).pooler_output
 
 
-def _embeddings(model: Any, features: torch.Tensor, sizes: Sizes) -> Part:
-    token, table = _image_token(model), model.get_input_embeddings()
-    example = example_inputs(model, ["input_ids"], sizes)
-    ids = example.inputs["input_ids"]
+def _embeddings(model: Any, features: torch.Tensor, sizes: Sizes, token: int) -> Part:
+    table = model.get_input_embeddings()
+    ids = example_inputs(model, ["input_ids"], sizes).inputs["input_ids"]
+    ids = ids.where(ids != token, 0)
     images = len(features) // len(ids)  # the first text may have a few more
     rows = [[token] * (images if row else len(features) - images * (len(ids) - 1)) for row in range(len(ids))]
     longest = max(map(len, rows))
-    ids = torch.cat([ids.where(ids != token, 0), ids[:, :1].expand(-1, longest)], dim=1)
+    ids = torch.cat([ids, ids[:, :1].expand(-1, longest)], dim=1)
     for row, tokens in enumerate(rows):
         ids[row, 1 : 1 + len(tokens)] = torch.tensor(tokens)
 
     def forward(*, input_ids: torch.Tensor, image_features: torch.Tensor) -> dict[str, Any]:
-        image = input_ids == token
+        image = input_ids.eq(token)
         embeds = table(input_ids.masked_fill(image, 0))  # an image token may be beyond the vocabulary
         return {"inputs_embeds": embeds.masked_scatter(image.unsqueeze(-1), image_features.to(embeds.dtype))}
 
