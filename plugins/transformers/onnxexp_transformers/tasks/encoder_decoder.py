@@ -21,9 +21,9 @@ from onnxexp_transformers.adapted_module import AdaptedModule
 from onnxexp_transformers.cache_nodes import register_caches
 from onnxexp_transformers.example_caches import PastCache, cache_axes
 from onnxexp_transformers.tasks import Part
-from onnxexp_transformers.tasks.example_inputs import Example, parameters_of, sizes_of
+from onnxexp_transformers.tasks.example_inputs import Example, Sizes, parameters_of, sizes_of
 from onnxexp_transformers.tasks.one_graph import example_of
-from onnxexp_transformers.tasks.probes import same
+from onnxexp_transformers.tasks.probes import refusing_misfits, same
 
 __all__ = ["parts"]
 
@@ -46,8 +46,12 @@ def parts(model: Any, **sizes: int) -> Sequence[Part]:
             f"{type(model).__name__} is no encoder-decoder: its forward has no parameter {', '.join(sorted(lacking))}"
         )
     register_caches()
-    example_sizes = sizes_of(sizes)
-    source = example_of(model, example_sizes, decoder=True)
+    with refusing_misfits(model, "an encoder, and a decoder with caches"):
+        return _parts(model, sizes_of(sizes))
+
+
+def _parts(model: Any, sizes: Sizes) -> Sequence[Part]:
+    source = example_of(model, sizes, decoder=True)
     start = source.inputs.pop("decoder_input_ids")
     del source.axes["decoder_input_ids"]
     encoder = _encoder(model, source)
@@ -119,7 +123,8 @@ def _filled(model: Any, hidden: torch.Tensor, ids: torch.Tensor, mask: torch.Ten
 
 
 def _empty(model: Any) -> PastCache:
-    return PastCache(model.get_decoder().config)
+    decoder = model.get_decoder()
+    return PastCache(getattr(decoder, "config", model.config))  # a decoder that is a plain module has none
 
 
 def _decode(model: Any, hidden: torch.Tensor, cache: Any, ids: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:

@@ -27,7 +27,7 @@ from onnxexp_transformers.example_caches import PastCache, cache_axes
 from onnxexp_transformers.tasks import Part
 from onnxexp_transformers.tasks.example_inputs import Example, Sizes, example_inputs, parameters_of, setting, sizes_of
 from onnxexp_transformers.tasks.patch_sequences import grid_of, patch_sequence
-from onnxexp_transformers.tasks.probes import keep_free_axes, same
+from onnxexp_transformers.tasks.probes import keep_free_axes, refusing_misfits, same
 
 __all__ = ["parts"]
 
@@ -49,15 +49,17 @@ def parts(model: Any, **sizes: int) -> Sequence[Part]:
             f"{type(model).__name__} does not fit image-text-to-text: it has no image features that replace image tokens"
         )
     register_caches()
-    example_sizes = sizes_of(sizes)
-    vision = _vision(model, example_sizes)
-    with torch.no_grad():
-        features = vision.module(**vision.inputs)["image_features"]
-        embeddings = _embeddings(model, features, example_sizes, token)
-        embeds = embeddings.module(**embeddings.inputs)["inputs_embeds"]
-        ids = embeddings.inputs["input_ids"]
-        text = _text(model, embeds, (ids == token).long())
-        _check_agreement(model, vision, ids, text)
+    with torch.no_grad(), refusing_misfits(model, "a vision part, embeddings and a text part"):
+        return _parts(model, sizes_of(sizes), token)
+
+
+def _parts(model: Any, sizes: Sizes, token: int) -> Sequence[Part]:
+    vision = _vision(model, sizes)
+    embeddings = _embeddings(model, vision.module(**vision.inputs)["image_features"], sizes, token)
+    embeds = embeddings.module(**embeddings.inputs)["inputs_embeds"]
+    ids = embeddings.inputs["input_ids"]
+    text = _text(model, embeds, (ids == token).long())
+    _check_agreement(model, vision, ids, text)
     return [vision, embeddings, text]
 
 
