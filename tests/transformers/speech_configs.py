@@ -89,6 +89,7 @@ ARCHITECTURES = [
             decoder_start_token_id=1,
         ),
         SIZES,
+        fails="the model branches in Python on which of two computed lengths is shorter, as a warning says",
         fails="the model reads the encoder's mask of its output, which is more than its hidden state",
     ),
 ]
