@@ -61,7 +61,10 @@ def _parts(model: Any, sizes: Sizes) -> Sequence[Part]:
 
 
 def _encoder(model: Any, source: Example) -> Part:
-    """Return the encoder with the layers of the decoder that project its result to keys and values."""
+    """Return the encoder, with the projections to keys and values.
+
+    These are layers of the decoder that read only the encoder's result.
+    """
     encoder = model.get_encoder()
 
     def forward(**inputs: Any) -> dict[str, Any]:
@@ -75,7 +78,10 @@ def _encoder(model: Any, source: Example) -> Part:
 
 
 def _decoder(model: Any, source: Example, encoded: Mapping[str, Any], ids: torch.Tensor) -> Part:
-    """Return the decoder; it takes the encoder's result only where the model reads that beside the cache."""
+    """Return the decoder.
+
+    It takes the encoder's result only where the model reads that beside the cache.
+    """
     hidden, mask = encoded["last_hidden_state"], source.inputs.get("attention_mask")
     inputs: dict[str, Any] = {"input_ids": ids, "past_key_values": _filled(model, hidden, ids, mask)}
     axes: dict[str, Any] = {"input_ids": {0: "batch", 1: "sequence"}}
@@ -106,7 +112,10 @@ def _decoder(model: Any, source: Example, encoded: Mapping[str, Any], ids: torch
 
 
 def _reads_cache_only(model: Any, hidden: torch.Tensor, inputs: Mapping[str, Any]) -> bool:
-    """Whether the decoder computes the same with another result of the encoder, since the cache has its keys and values."""
+    """Whether the decoder reads the encoder's result from the cache only.
+
+    Then another result in its place makes no difference.
+    """
     mask, results = inputs.get("encoder_attention_mask"), []
     for each in (torch.zeros_like(hidden), torch.ones_like(hidden)):
         with torch.no_grad():

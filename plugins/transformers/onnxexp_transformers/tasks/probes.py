@@ -23,7 +23,10 @@ _FREE = {"height": 64, "width": 96, "frames": 40}
 
 @contextlib.contextmanager
 def refusing_misfits(model: Any, parts: str) -> Iterator[None]:
-    """Raise OptionError where a model does not run as those parts; each architecture has errors of its own."""
+    """Raise OptionError where a model does not run as those parts.
+
+    Each architecture has errors of its own.
+    """
     try:
         yield
     except OnnxExporterError:
