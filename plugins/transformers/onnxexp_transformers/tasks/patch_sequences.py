@@ -1,4 +1,7 @@
-"""An image as a sequence of patches, with the tensors that the vision tower would compute in Python."""
+"""An image as a sequence of patches.
+
+With it come the tensors that the vision tower would compute in Python.
+"""
 
 from __future__ import annotations
 

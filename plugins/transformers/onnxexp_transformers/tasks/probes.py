@@ -1,4 +1,7 @@
-"""Facts about a model that a run of it shows: the inputs that it reads, and the sizes that it accepts."""
+"""Facts about a model that a run of it shows.
+
+These are the inputs that it reads, and the sizes that it accepts.
+"""
 
 from __future__ import annotations
 
