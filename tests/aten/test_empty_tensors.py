@@ -53,6 +53,7 @@ RESHAPES: dict[str, Model] = {
     "reshape_as": lambda x: x.reshape_as(x.t()),
     "write through flatten": written_through_flatten,
     "masked_scatter": lambda x: x.masked_scatter(x > 0, x.flip(0)),
+    "masked_scatter of nothing": lambda x: torch.ones(2, 3).masked_scatter(torch.zeros(2, 3) > 0, x.float()),
     "roll of all": lambda x: x.roll(2),
     "kron": lambda x: torch.kron(x, x),
     "repeat_interleave": lambda x: x.repeat_interleave(2, 0),

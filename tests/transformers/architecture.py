@@ -59,7 +59,10 @@ class Architecture:
 
 
 def shaken(model: torch.nn.Module) -> Any:
-    """Add noise to all weights and statistics, so that no initial zero or one hides an error."""
+    """Add noise to all weights and statistics.
+
+    No initial zero or one then hides an error.
+    """
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for name, tensor in [*model.named_parameters(), *model.named_buffers()]:

@@ -81,8 +81,18 @@ ARCHITECTURES = [
         lambda: hf.ModernBertConfig(**BASE, local_attention=8, pad_token_id=0, cls_token_id=1, sep_token_id=2),
         quick=True,
     ),
-    Architecture("Longformer", LABEL, _longformer),
-    Architecture("Longformer", FILL, _longformer),
+    Architecture(
+        "Longformer",
+        LABEL,
+        _longformer,
+        fails="torch.export does not find the number of chunks of a padded text: it branches on an unbacked size",
+    ),
+    Architecture(
+        "Longformer",
+        FILL,
+        _longformer,
+        fails="torch.export does not find the number of chunks of a padded text: it branches on an unbacked size",
+    ),
     Architecture("BigBird", FILL, lambda: hf.BigBirdConfig(**BASE, attention_type="original_full")),
     Architecture("Nyströmformer", FILL, lambda: hf.NystromformerConfig(**BASE, num_landmarks=4, segment_means_seq_len=4)),
     Architecture("FNet", FILL, lambda: hf.FNetConfig(**BASE)),
@@ -93,6 +103,7 @@ ARCHITECTURES = [
         lambda: hf.FunnelConfig(
             vocab_size=99, block_sizes=[1, 1], d_model=32, n_head=4, d_head=8, d_inner=40, num_decoder_layers=1
         ),
+        fails="the model computes positions as Python numbers of the text's length, which fixes it",
     ),
     Architecture("XLNet", LABEL, lambda: hf.XLNetConfig(vocab_size=99, d_model=32, n_layer=2, n_head=4, d_inner=40)),
     Architecture("XLM", FILL, lambda: hf.XLMConfig(**XLM)),

@@ -41,9 +41,10 @@ onnxexp-plugin-transformers has no table of architectures; these are the ones th
 {"".join(_reasons(rows, results))}"""
 
 
-def _count(rows: Sequence[Architecture], results: Mapping[tuple[str, str], Result], exporter: str) -> int:
-    found = [results.get((row.id, exporter)) for row in rows]
-    return sum(each is not None and each.status == "pass" for each in found)
+def _count(rows: Sequence[Architecture], results: Mapping[tuple[str, str], Result], exporter: str) -> str:
+    found = [each for row in rows if (each := results.get((row.id, exporter))) is not None]
+    passed = sum(each.status == "pass" for each in found)
+    return f"{passed}" if len(found) == len(rows) else f"{passed} of the {len(found)} that it was run on"
 
 
 def _row(row: Architecture, results: Mapping[tuple[str, str], Result]) -> str:

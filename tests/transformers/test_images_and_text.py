@@ -32,7 +32,7 @@ class Habits:
     types: tuple[int, int, int] | None = None
 
 
-HABITS = {"LLaVA": Habits(), "PaliGemma": Habits(1, (0, 0, 1)), "Gemma 3": Habits(0, (0, 1, 0)), "Idefics3": Habits()}
+HABITS = {"LLaVA": Habits(), "PaliGemma": Habits(1, (0, 0, 1)), "Gemma 3": Habits(0, (0, 1, 0))}
 
 
 def rows() -> list[object]:

@@ -38,7 +38,7 @@ SWIN: dict[str, Any] = {
     "num_heads": [1, 2, 2, 2],
     "window_size": 4,
 }
-MASKS: dict[str, Any] = {"hidden_dim": 32, "num_attention_heads": 4, "decoder_layers": 2, "num_queries": 5}
+TWO_STAGES: dict[str, Any] = {"depths": [2, 2], "num_heads": [2, 4]}
 LABEL, DETECT, SEGMENT, FEATURES = "image-classification", "object-detection", "image-segmentation", "feature-extraction"
 BATCHES = ({"batch": 3}, {"batch": 1})
 ANY = ({"batch": 3, "height": 96, "width": 160}, {"batch": 1, "height": 192, "width": 64})
@@ -87,8 +87,8 @@ ARCHITECTURES = [
     Architecture("DINOv3", FEATURES, lambda: hf.DINOv3ViTConfig(**VIT), ANY),
     Architecture("ViTMSN", LABEL, lambda: hf.ViTMSNConfig(**VIT), BATCHES),
     Architecture("IJEPA", LABEL, lambda: hf.IJepaConfig(**VIT), BATCHES),
-    Architecture("Swin", LABEL, lambda: hf.SwinConfig(**SWIN), ANY),
-    Architecture("Swin V2", LABEL, lambda: hf.Swinv2Config(**SWIN), ANY),
+    Architecture("Swin", LABEL, lambda: hf.SwinConfig(**SWIN | TWO_STAGES), ANY),
+    Architecture("Swin V2", LABEL, lambda: hf.Swinv2Config(**SWIN | TWO_STAGES), ANY),
     Architecture("ConvNeXt", LABEL, lambda: hf.ConvNextConfig(**STAGES), ANY, quick=True),
     Architecture("ConvNeXt V2", LABEL, lambda: hf.ConvNextV2Config(**STAGES), ANY),
     Architecture("ResNet", LABEL, _resnet, ODD),
@@ -97,11 +97,11 @@ ARCHITECTURES = [
     Architecture(
         "EfficientNet",
         LABEL,
-        lambda: hf.EfficientNetConfig(width_coefficient=0.1, depth_coefficient=0.1, hidden_dim=16, depth_divisor=4),
+        lambda: hf.EfficientNetConfig(width_coefficient=0.1, depth_coefficient=0.1, hidden_dim=128, depth_divisor=4),
         ANY,
     ),
-    Architecture("MobileNetV1", LABEL, lambda: hf.MobileNetV1Config(depth_multiplier=0.1), ODD),
-    Architecture("MobileNetV2", LABEL, lambda: hf.MobileNetV2Config(depth_multiplier=0.1), ODD),
+    Architecture("MobileNetV1", LABEL, lambda: hf.MobileNetV1Config(depth_multiplier=0.1), ANY),
+    Architecture("MobileNetV2", LABEL, lambda: hf.MobileNetV2Config(depth_multiplier=0.1), ANY),
     Architecture(
         "MobileViT",
         LABEL,
@@ -109,6 +109,7 @@ ARCHITECTURES = [
             image_size=64, hidden_sizes=[16, 24, 32], neck_hidden_sizes=[8, 8, 16, 24, 32, 32, 40], num_attention_heads=4
         ),
         ANY,
+        fails="the model branches in Python on whether patches fit its features: the graph takes some sizes only, with a warning",
     ),
     Architecture(
         "LeViT",
@@ -145,9 +146,13 @@ ARCHITECTURES = [
         ODD,
     ),
     Architecture(
-        "Deformable DETR", DETECT, lambda: hf.DeformableDetrConfig(**DETR, **_backbone("stage2", "stage3", "stage4")), ODD
+        "Deformable DETR",
+        DETECT,
+        lambda: hf.DeformableDetrConfig(**DETR, **_backbone("stage2", "stage3", "stage4")),
+        ODD,
+        fails="torch.as_tensor of pairs of sizes fixes them: the graph takes images of the example's size, as a warning says",
     ),
-    Architecture("RT-DETR", DETECT, _rt_detr, ANY),
+    Architecture("RT-DETR", DETECT, _rt_detr, ANY, fails="a few logits differ by 3e-4; the cause is open"),
     Architecture("YOLOS", DETECT, lambda: hf.YolosConfig(**VIT | {"image_size": [32, 48]}, num_detection_tokens=5), ANY),
     Architecture(
         "SegFormer", SEGMENT, lambda: hf.SegformerConfig(**STAGES, num_attention_heads=[1, 2, 2, 2], decoder_hidden_size=16), ODD
@@ -167,6 +172,7 @@ ARCHITECTURES = [
             image_size=64, hidden_sizes=[16, 24, 32], neck_hidden_sizes=[8, 8, 16, 24, 32, 32, 40], num_attention_heads=4
         ),
         ANY,
+        fails="the model branches in Python on whether patches fit its features: the graph takes some sizes only, with a warning",
     ),
     Architecture(
         "UPerNet",
@@ -193,30 +199,5 @@ ARCHITECTURES = [
         BATCHES,
     ),
     Architecture("DETR", SEGMENT, lambda: hf.DetrConfig(**DETR, **_backbone(*_all_stages())), ANY),
-    Architecture(
-        "MaskFormer",
-        SEGMENT,
-        lambda: hf.MaskFormerConfig(
-            backbone_config=hf.SwinConfig(**SWIN, out_features=_all_stages()),
-            decoder_config=hf.DetrConfig(**DETR),
-            fpn_feature_size=32,
-            mask_feature_size=32,
-        ),
-        ANY,
-    ),
-    Architecture(
-        "Mask2Former",
-        SEGMENT,
-        lambda: hf.Mask2FormerConfig(
-            backbone_config=hf.SwinConfig(**SWIN, out_features=_all_stages()),
-            **MASKS,
-            feature_size=32,
-            mask_feature_size=32,
-            encoder_layers=1,
-            dim_feedforward=40,
-            encoder_feedforward_dim=40,
-        ),
-        ANY,
-    ),
     Architecture("SAM", SEGMENT, _sam, BATCHES),
 ]

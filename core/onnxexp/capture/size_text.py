@@ -64,9 +64,7 @@ class _Printer(StrPrinter):  # type: ignore[misc]
     printmethod = "_onnxexp_text"  # torch's functions define "_sympystr", which would take precedence
 
     def _infix(self, expr: sympy.Expr, sign: str) -> str:
-        left, right = (
-            self.parenthesize(arg, PRECEDENCE["Mul"], strict) for arg, strict in zip(expr.args, (False, True), strict=True)
-        )
+        left, right = (self.parenthesize(arg, PRECEDENCE["Mul"]) for arg in expr.args)
         return f"{left}{sign}{right}"
 
     _print_FloorDiv = _print_CleanDiv = functools.partialmethod(_infix, sign="//")

@@ -95,7 +95,10 @@ def export(
 
 
 def _program(part: Part, options: Mapping[str, Any]) -> onnxexp.ONNXProgram:
-    """Export a part; with images of the example's size only, where the model fixes their size in Python."""
+    """Export a part.
+
+    Images have the example's size only, where the model fixes their size in Python.
+    """
     exported = functools.partial(onnxexp.export, part.module, kwargs=dict(part.inputs), **options)
     shapes = dict(part.dynamic_shapes)
     try:

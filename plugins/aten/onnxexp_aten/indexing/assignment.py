@@ -127,7 +127,10 @@ def masked_scatter(op: Builder, self: Tensor, mask: Tensor, source: Tensor) -> T
     flat = mask if mask.rank == 1 else op.Reshape(mask, [-1])
     numbers = op.Sub(running_sum(op, op.cast(flat, torch.int64), 0), op.constant(1, torch.int64))
     numbers = op.Where(flat, numbers, op.constant(0, torch.int64))
-    taken = op.Gather(source if source.rank == 1 else op.Reshape(source, [-1]), numbers, axis=0)
+    values = source if source.rank == 1 else op.Reshape(source, [-1])
+    if not all(isinstance(size, int) and size for size in source.shape or [0]):  # it may be empty, and Gather needs an element
+        values = op.Concat(values, op.constant([0], source.dtype), axis=0)
+    taken = op.Gather(values, numbers, axis=0)
     placed = reshaped(op, taken, sizes) if _constant(sizes) else op.Reshape(taken, op.Shape(self))
     return select(op, mask, placed, self)
 

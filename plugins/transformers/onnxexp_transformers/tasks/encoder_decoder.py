@@ -21,9 +21,9 @@ from onnxexp_transformers.adapted_module import AdaptedModule
 from onnxexp_transformers.cache_nodes import register_caches
 from onnxexp_transformers.example_caches import PastCache, cache_axes
 from onnxexp_transformers.tasks import Part
-from onnxexp_transformers.tasks.example_inputs import Example, parameters_of, sizes_of
+from onnxexp_transformers.tasks.example_inputs import Example, Sizes, parameters_of, sizes_of
 from onnxexp_transformers.tasks.one_graph import example_of
-from onnxexp_transformers.tasks.probes import same
+from onnxexp_transformers.tasks.probes import refusing_misfits, same
 
 __all__ = ["parts"]
 
@@ -46,8 +46,12 @@ def parts(model: Any, **sizes: int) -> Sequence[Part]:
             f"{type(model).__name__} is no encoder-decoder: its forward has no parameter {', '.join(sorted(lacking))}"
         )
     register_caches()
-    example_sizes = sizes_of(sizes)
-    source = example_of(model, example_sizes, decoder=True)
+    with refusing_misfits(model, "an encoder, and a decoder with caches"):
+        return _parts(model, sizes_of(sizes))
+
+
+def _parts(model: Any, sizes: Sizes) -> Sequence[Part]:
+    source = example_of(model, sizes, decoder=True)
     start = source.inputs.pop("decoder_input_ids")
     del source.axes["decoder_input_ids"]
     encoder = _encoder(model, source)
@@ -57,7 +61,10 @@ def parts(model: Any, **sizes: int) -> Sequence[Part]:
 
 
 def _encoder(model: Any, source: Example) -> Part:
-    """Return the encoder with the layers of the decoder that project its result to keys and values."""
+    """Return the encoder, with the projections to keys and values.
+
+    These are layers of the decoder that read only the encoder's result.
+    """
     encoder = model.get_encoder()
 
     def forward(**inputs: Any) -> dict[str, Any]:
@@ -65,13 +72,16 @@ def _encoder(model: Any, source: Example) -> Part:
         cache = EncoderDecoderCache(_empty(model), _empty(model))
         start = torch.zeros(hidden.shape[0], 1, dtype=torch.int64, device=hidden.device)  # its results are not returned
         _decode(model, hidden, cache, start, inputs.get("attention_mask"))
-        return {"last_hidden_state": hidden, "past_key_values": EncoderDecoderCache(_empty(model), cache.cross_attention_cache)}
+        return {"last_hidden_state": hidden, "present": EncoderDecoderCache(_empty(model), cache.cross_attention_cache)}
 
     return Part("encoder", AdaptedModule(model, forward, list(source.inputs)), source.inputs, source.axes)
 
 
 def _decoder(model: Any, source: Example, encoded: Mapping[str, Any], ids: torch.Tensor) -> Part:
-    """Return the decoder; it takes the encoder's result only where the model reads that beside the cache."""
+    """Return the decoder.
+
+    It takes the encoder's result only where the model reads that beside the cache.
+    """
     hidden, mask = encoded["last_hidden_state"], source.inputs.get("attention_mask")
     inputs: dict[str, Any] = {"input_ids": ids, "past_key_values": _filled(model, hidden, ids, mask)}
     axes: dict[str, Any] = {"input_ids": {0: "batch", 1: "sequence"}}
@@ -102,7 +112,10 @@ def _decoder(model: Any, source: Example, encoded: Mapping[str, Any], ids: torch
 
 
 def _reads_cache_only(model: Any, hidden: torch.Tensor, inputs: Mapping[str, Any]) -> bool:
-    """Whether the decoder computes the same with another result of the encoder, since the cache has its keys and values."""
+    """Whether the decoder reads the encoder's result from the cache only.
+
+    Then another result in its place makes no difference.
+    """
     mask, results = inputs.get("encoder_attention_mask"), []
     for each in (torch.zeros_like(hidden), torch.ones_like(hidden)):
         with torch.no_grad():
@@ -119,7 +132,8 @@ def _filled(model: Any, hidden: torch.Tensor, ids: torch.Tensor, mask: torch.Ten
 
 
 def _empty(model: Any) -> PastCache:
-    return PastCache(model.get_decoder().config)
+    decoder = model.get_decoder()
+    return PastCache(getattr(decoder, "config", model.config))  # a decoder that is a plain module has none
 
 
 def _decode(model: Any, hidden: torch.Tensor, cache: Any, ids: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
@@ -129,4 +143,5 @@ def _decode(model: Any, hidden: torch.Tensor, cache: Any, ids: torch.Tensor, mas
     result = model(
         encoder_outputs=encoded, decoder_input_ids=ids, past_key_values=cache, use_cache=True, return_dict=True, **given
     )
-    return result.logits
+    logits: torch.Tensor = result.logits
+    return logits

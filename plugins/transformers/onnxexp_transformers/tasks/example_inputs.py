@@ -95,13 +95,17 @@ def refuse_other_needs(model: Any, names: Sequence[str]) -> None:
 
 
 def _tokens(vocabulary: int, batch: int, length: int) -> torch.Tensor:
-    """Return token ids, int64[batch, length], without the first few, which are special."""
+    """Return token ids, int64[batch, length].
+
+    The first few are left out: they are special.
+    """
     first = min(4, vocabulary - 1)
     return first + torch.arange(batch * length).reshape(batch, length) * 7 % (vocabulary - first)
 
 
 def _input_ids(example: Example, model: Any, sizes: Sizes) -> None:
-    vocabulary = setting(model.config, "vocab_size")
+    texts = getattr(model.config, "text_config", None)  # of models of images and text; their own vocab_size may be another
+    vocabulary = setting(model.config if texts is None else texts, "vocab_size")
     example.inputs["input_ids"] = _tokens(vocabulary, sizes.batch, sizes.sequence)
     example.axes["input_ids"] = {0: "batch", 1: "sequence"}
 
@@ -113,7 +117,10 @@ def _decoder_input_ids(example: Example, model: Any, sizes: Sizes) -> None:
 
 
 def _attention_mask(example: Example, model: Any, sizes: Sizes) -> None:
-    """Add the mask of the texts, or of the waveforms; the first of them is padded on the right."""
+    """Add the mask of the texts, or of the waveforms.
+
+    The first of them is padded on the right.
+    """
     text = example.inputs.get("input_ids")
     name = "input_ids" if text is not None else model.main_input_name
     axis = 1 if name != "input_features" else _frames_axis(model)
@@ -131,7 +138,10 @@ def _token_type_ids(example: Example, model: Any, sizes: Sizes) -> None:
 
 
 def _bbox(example: Example, model: Any, sizes: Sizes) -> None:
-    """Add the boxes of words on a page, int64[batch, sequence, 4]: left, top, right, bottom."""
+    """Add the boxes of words on a page, int64[batch, sequence, 4].
+
+    The numbers are left, top, right, bottom.
+    """
     largest = model.config.max_2d_position_embeddings - 1
     corners = torch.arange(sizes.batch * sizes.sequence).reshape(sizes.batch, sizes.sequence, 1) % (largest // 2)
     corner = corners.expand(-1, -1, 2)
@@ -151,7 +161,10 @@ def _pixel_values(example: Example, model: Any, sizes: Sizes) -> None:
 
 
 def _pixel_mask(example: Example, model: Any, sizes: Sizes) -> None:
-    """Add the mask of the images, int64[batch, height, width]; the first of them is padded."""
+    """Add the mask of the images, int64[batch, height, width].
+
+    The first of them is padded.
+    """
     batch, _, height, width = example.inputs["pixel_values"].shape
     mask = torch.ones(batch, height, width, dtype=torch.int64)
     mask[0, :, -width // 3 :] = 0
@@ -165,7 +178,10 @@ def _input_values(example: Example, model: Any, sizes: Sizes) -> None:
 
 
 def _input_features(example: Example, model: Any, sizes: Sizes) -> None:
-    """Add features of waveforms: [batch, frames, features], or [batch, features, frames]."""
+    """Add features of waveforms.
+
+    They are [batch, frames, features], or [batch, features, frames].
+    """
     config, axis = model.config, _frames_axis(model)
     features = setting(
         config, "num_mel_bins", setting(config, "input_feat_per_channel", setting(config, "feature_projection_input_dim"))

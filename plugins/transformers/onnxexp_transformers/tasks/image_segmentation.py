@@ -1,4 +1,4 @@
-"""Image segmentation: one graph, or an encoder of images and a decoder of masks for prompts.
+"""Image segmentation: one graph, or two for models with prompts.
 
 A model with prompts, as SAM, has two parts. "vision" computes ``image_embeddings`` of ``pixel_values``, once for all prompts
 of an image. "masks" takes them with ``input_points`` [images, prompts, points, 2] and ``input_labels`` [images, prompts,

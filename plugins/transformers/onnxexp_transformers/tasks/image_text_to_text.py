@@ -27,7 +27,7 @@ from onnxexp_transformers.example_caches import PastCache, cache_axes
 from onnxexp_transformers.tasks import Part
 from onnxexp_transformers.tasks.example_inputs import Example, Sizes, example_inputs, parameters_of, setting, sizes_of
 from onnxexp_transformers.tasks.patch_sequences import grid_of, patch_sequence
-from onnxexp_transformers.tasks.probes import keep_free_axes, same
+from onnxexp_transformers.tasks.probes import keep_free_axes, refusing_misfits, same
 
 __all__ = ["parts"]
 
@@ -43,26 +43,24 @@ def parts(model: Any, **sizes: int) -> Sequence[Part]:
 
     Raises OptionError for a model that has no such parts, and where the parts do not compute what the model computes.
     """
-    if not hasattr(model, "get_image_features") or _image_token(model) is None:  # both are optional for classes of transformers
+    token = setting(model.config, "image_token_id", setting(model.config, "image_token_index"))
+    if not hasattr(model, "get_image_features") or token is None:  # both are optional for classes of transformers
         raise OptionError(
             f"{type(model).__name__} does not fit image-text-to-text: it has no image features that replace image tokens"
         )
     register_caches()
-    example_sizes = sizes_of(sizes)
-    vision = _vision(model, example_sizes)
-    with torch.no_grad():
-        features = vision.module(**vision.inputs)["image_features"]
-        embeddings = _embeddings(model, features, example_sizes)
-        embeds = embeddings.module(**embeddings.inputs)["inputs_embeds"]
-        ids = embeddings.inputs["input_ids"]
-        text = _text(model, embeds, (ids == _image_token(model)).long())
-        _check_agreement(model, vision, ids, text)
+    with torch.no_grad(), refusing_misfits(model, "a vision part, embeddings and a text part"):
+        return _parts(model, sizes_of(sizes), token)
+
+
+def _parts(model: Any, sizes: Sizes, token: int) -> Sequence[Part]:
+    vision = _vision(model, sizes)
+    embeddings = _embeddings(model, vision.module(**vision.inputs)["image_features"], sizes, token)
+    embeds = embeddings.module(**embeddings.inputs)["inputs_embeds"]
+    ids = embeddings.inputs["input_ids"]
+    text = _text(model, embeds, (ids == token).long())
+    _check_agreement(model, vision, ids, text)
     return [vision, embeddings, text]
-
-
-def _image_token(model: Any) -> int | None:
-    token: int | None = setting(model.config, "image_token_id", setting(model.config, "image_token_index"))
-    return token
 
 
 def _vision(model: Any, sizes: Sizes) -> Part:
@@ -91,19 +89,19 @@ def _features(model: Any, *, pixel_values: torch.Tensor, **patches: Any) -> Any:
     return model.get_encoder("image")(pixel_values, grid_thw=None, return_dict=True, **given).pooler_output
 
 
-def _embeddings(model: Any, features: torch.Tensor, sizes: Sizes) -> Part:
-    token, table = _image_token(model), model.get_input_embeddings()
-    example = example_inputs(model, ["input_ids"], sizes)
-    ids = example.inputs["input_ids"]
+def _embeddings(model: Any, features: torch.Tensor, sizes: Sizes, token: int) -> Part:
+    table = model.get_input_embeddings()
+    ids = example_inputs(model, ["input_ids"], sizes).inputs["input_ids"]
+    ids = ids.where(ids != token, 0)
     images = len(features) // len(ids)  # the first text may have a few more
     rows = [[token] * (images if row else len(features) - images * (len(ids) - 1)) for row in range(len(ids))]
     longest = max(map(len, rows))
-    ids = torch.cat([ids.where(ids != token, 0), ids[:, :1].expand(-1, longest)], dim=1)
+    ids = torch.cat([ids, ids[:, :1].expand(-1, longest)], dim=1)
     for row, tokens in enumerate(rows):
         ids[row, 1 : 1 + len(tokens)] = torch.tensor(tokens)
 
     def forward(*, input_ids: torch.Tensor, image_features: torch.Tensor) -> dict[str, Any]:
-        image = input_ids == token
+        image = input_ids.eq(token)
         embeds = table(input_ids.masked_fill(image, 0))  # an image token may be beyond the vocabulary
         return {"inputs_embeds": embeds.masked_scatter(image.unsqueeze(-1), image_features.to(embeds.dtype))}
 
@@ -113,7 +111,10 @@ def _embeddings(model: Any, features: torch.Tensor, sizes: Sizes) -> Part:
 
 
 class _FirstCallCache(PastCache):
-    """A cache with which each call counts as the first one, so that token types have an effect."""
+    """A cache with which each call counts as the first one.
+
+    Token types have an effect in the first call only.
+    """
 
     is_initialized = False
 
@@ -142,7 +143,10 @@ def _text(model: Any, embeds: torch.Tensor, types: torch.Tensor) -> Part:
 
 
 def _add_positions(example: Example, language: Any, mask: torch.Tensor) -> None:
-    """Add ``position_ids``, int64[batch, sequence]; int64[3, batch, sequence] for positions in time, height and width."""
+    """Add ``position_ids``, int64[batch, sequence].
+
+    Positions in time, height and width are int64[3, batch, sequence].
+    """
     positions = (mask.cumsum(1) - 1).clamp(min=0)[:, _PAST:]
     rope = setting(language.config.get_text_config(), "rope_parameters") or {}
     if "mrope_section" in rope:
@@ -153,7 +157,10 @@ def _add_positions(example: Example, language: Any, mask: torch.Tensor) -> None:
 
 
 def _check_agreement(model: Any, vision: Part, ids: torch.Tensor, text: Part) -> None:
-    """Raise OptionError where the parts do not compute the logits that the model computes of texts with images."""
+    """Raise OptionError where the parts compute other logits than the model.
+
+    The model runs on texts with images.
+    """
     inputs = {name: value for name, value in text.inputs.items() if name not in ("inputs_embeds", "past_key_values")}
     inputs["attention_mask"] = inputs["attention_mask"][:, _PAST:]
     cache = type(text.inputs["past_key_values"])(model.config)

@@ -51,7 +51,10 @@ def parts(model: Any, **sizes: int) -> Sequence[Part]:
 
 
 def whole_model(model: Any, sizes: Sizes, *, additional: bool = False) -> Part:
-    """Return the model as a part; with `additional`, with its decoder's inputs and its hidden states."""
+    """Return the model as a part.
+
+    With `additional`, with its decoder's inputs and its hidden states.
+    """
     example = example_of(model, sizes, decoder=additional)
     accepted = parameters_of(model.forward)
     settings = {name: value for name, value in {"return_dict": True, "use_cache": False}.items() if name in accepted}

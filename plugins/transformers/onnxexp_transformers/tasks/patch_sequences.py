@@ -1,4 +1,7 @@
-"""An image as a sequence of patches, with the tensors that the vision tower would compute in Python."""
+"""An image as a sequence of patches.
+
+With it come the tensors that the vision tower would compute in Python.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ _GRID = (4, 6)  # rows and columns of patches, for the usual blocks of two times
 
 
 def patch_sequence(model: Any, sizes: Sizes) -> Example:
-    """Return the patches of one image, [patches, values of a patch], and their positions."""
+    """Return the patches of one image, and their positions.
+
+    The patches are [patches, values of a patch].
+    """
     config = model.config.vision_config
     height, width = (
         size // config.patch_size if size else default for size, default in zip((sizes.height, sizes.width), _GRID, strict=True)
@@ -31,5 +37,8 @@ def patch_sequence(model: Any, sizes: Sizes) -> Example:
 
 
 def grid_of(positions: torch.Tensor) -> torch.Tensor:
-    """Return the frames, rows and columns of patches, int64[1, 3], of one image's positions."""
+    """Return the frames, rows and columns of one image, int64[1, 3].
+
+    They follow from the positions of its patches.
+    """
     return torch.cat([torch.ones(1, dtype=torch.int64), positions.amax(0) + 1])[None]

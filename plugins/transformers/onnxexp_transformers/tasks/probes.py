@@ -1,22 +1,44 @@
-"""Facts about a model that a run of it shows: the inputs that it reads, and the sizes that it accepts."""
+"""Facts about a model that a run of it shows.
+
+These are the inputs that it reads, and the sizes that it accepts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import torch
 from torch.utils import _pytree as pytree
 
+from onnxexp import OnnxExporterError, OptionError
 from onnxexp_transformers.tasks.example_inputs import Example
 
-__all__ = ["Run", "keep_free_axes", "same", "unread"]
+__all__ = ["Run", "keep_free_axes", "refusing_misfits", "same", "unread"]
 
 Run: TypeAlias = Callable[..., Any]
 """A model, or a part of its forward, that takes the example's inputs by name."""
 
 _FREE = {"height": 64, "width": 96, "frames": 40}
 """Axes that some architectures fix, and what a try adds to them: multiples of every usual patch."""
+
+
+@contextlib.contextmanager
+def refusing_misfits(model: Any, parts: str) -> Iterator[None]:
+    """Raise OptionError where a model does not run as those parts.
+
+    Each architecture has errors of its own.
+    """
+    try:
+        yield
+    except OnnxExporterError:
+        raise
+    except Exception as error:
+        raise OptionError(
+            f"{type(model).__name__} does not run as {parts} ({type(error).__name__}: {error}): export it with onnxexp.export "
+            "and your own inputs"
+        ) from error
 
 
 def unread(run: Run, example: Example, names: Sequence[str]) -> list[str]:

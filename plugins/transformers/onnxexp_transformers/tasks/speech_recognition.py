@@ -18,4 +18,6 @@ def parts(model: Any, **sizes: int) -> Sequence[Part]:
 
     Raises OptionError as `one_graph.parts` and `encoder_decoder.parts` do.
     """
-    return (encoder_decoder if model.config.is_encoder_decoder else one_graph).parts(model, **sizes)
+    if model.config.is_encoder_decoder:
+        return encoder_decoder.parts(model, **sizes)
+    return one_graph.parts(model, **sizes)
