@@ -1,6 +1,6 @@
 """Export every architecture with onnxexp and torch.onnx, and write docs/reference/transformers.md.
 
-    python -m tests.transformers.table [--seconds 300] [--only NAME] [--redo STATUS]
+    python -m tests.transformers.table [--seconds 300] [--only NAME] [--exporter NAME] [--redo STATUS]
 
 Each export has a process of its own. Results go to build/transformers.jsonl as they come; a second run goes on from there.
 """
@@ -26,6 +26,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.transformers.table")
     parser.add_argument("--seconds", type=float, default=300, help="the time limit of an export")
     parser.add_argument("--only", default="", metavar="NAME", help="rows whose name contains NAME")
+    parser.add_argument("--exporter", nargs="+", default=list(EXPORTERS), choices=list(EXPORTERS), help="run only these")
     parser.add_argument("--redo", nargs="*", default=[], metavar="STATUS", help="repeat the results with these statuses")
     parser.add_argument("--row", nargs=2, metavar=("ROW", "EXPORTER"), help="run one row in this process, and print its result")
     options = parser.parse_args()
@@ -38,7 +39,7 @@ def main() -> None:
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text("".join(json.dumps(dataclasses.asdict(each)) + "\n" for each in results.values()), "utf-8")
     for name in rows:
-        for exporter in EXPORTERS:
+        for exporter in options.exporter:
             if options.only in name and (name, exporter) not in results:
                 result = results[name, exporter] = in_process(name, exporter, options.seconds)
                 print(f"{name}, {exporter}: {result.status} {result.message}", flush=True)

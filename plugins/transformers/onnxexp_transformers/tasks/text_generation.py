@@ -26,17 +26,20 @@ from onnxexp_transformers.tasks import Part
 
 __all__ = ["parts"]
 
-_BATCH, _PAST, _SEQUENCE = 2, 3, 4  # sizes of the example, all different
 _CACHE_PARAMETERS = ("past_key_values", "cache_params")
 
 
-def parts(model: Any, *, cache: str = "past", max_length: int | None = None) -> Sequence[Part]:
+def parts(
+    model: Any, *, cache: str = "past", max_length: int | None = None, batch: int = 2, past: int = 3, sequence: int = 4
+) -> Sequence[Part]:
     """Return the decoder with its cache as the only part, "model".
 
     Args:
         model: A model of transformers with a language modelling head.
         cache: "past" for a cache that grows, "static" for one of `max_length` tokens that is written in place.
         max_length: The size of a static cache.
+        batch, past, sequence: The sizes of the example: texts, cached tokens and new ones. They differ, so that none is fixed to
+            another.
 
     Raises OptionError for a model that has no cache, and for options that do not fit.
     """
@@ -49,10 +52,10 @@ def parts(model: Any, *, cache: str = "past", max_length: int | None = None) -> 
         )
     _check_causal(model)
     with assigned_states(model) as states:
-        filled = example_cache(model, name, cache, (_BATCH, _PAST), max_length)
+        filled = example_cache(model, name, cache, (batch, past), max_length)
     recurrent = bool(recurrent_states(filled) or states)
     attends = any(leaf.endswith("key") for leaf in named_tensors(filled))
-    inputs, shapes = _tokens(model, 1 if recurrent else _SEQUENCE, max_length)
+    inputs, shapes = _tokens(model, (batch, past, 1 if recurrent else sequence), max_length)
     if not attends:
         inputs["attention_mask"], shapes["attention_mask"] = inputs["attention_mask"][:, -1:], {0: "batch"}
     if "position_ids" not in accepted:
@@ -89,12 +92,13 @@ def _check_causal(model: Any) -> None:
         raise OptionError(f"{type(model).__name__} is no decoder, it reads later tokens too: set is_decoder=True in its config")
 
 
-def _tokens(model: Any, sequence: int, max_length: int | None) -> tuple[dict[str, Any], dict[str, Any]]:
+def _tokens(model: Any, sizes: tuple[int, int, int], max_length: int | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the example's tokens and their dynamic axes; the first text is padded."""
-    ids = torch.arange(_BATCH * sequence).reshape(_BATCH, sequence) * 7 % model.config.get_text_config().vocab_size
-    mask = torch.ones(_BATCH, _PAST + sequence, dtype=torch.int64)
+    batch, past, sequence = sizes
+    ids = torch.arange(batch * sequence).reshape(batch, sequence) * 7 % model.config.get_text_config().vocab_size
+    mask = torch.ones(batch, past + sequence, dtype=torch.int64)
     mask[0, 0] = 0
-    positions = (mask.cumsum(1) - 1).clamp(min=0)[:, _PAST:]
+    positions = (mask.cumsum(1) - 1).clamp(min=0)[:, past:]
     tokens = {0: "batch", 1: "sequence"} if sequence > 1 else {0: "batch"}
     shapes: dict[str, Any] = {"input_ids": tokens, "attention_mask": {0: "batch"}, "position_ids": tokens}
     if max_length is None:
