@@ -129,8 +129,7 @@ def export(
                            custom_opsets=custom_opsets, export_params=export_params, do_constant_folding=do_constant_folding,
                            keep_initializers_as_inputs=keep_initializers_as_inputs)  # fmt: skip
     export_type = export_type_of(operator_export_type, fallback)
-    context = ExportContext(options)
-    passes = Passes(packs, context)
+    passes = Passes(packs, context := ExportContext(options))
     seconds, clock = _clock()
     with clock("capture"), LOCK, packs.capturing(context):  # plugins may patch torch: one capture at a time
         call = read_call(model, args, kwargs, capture=options.capture, dynamic_shapes=dynamic_shapes, dynamic_axes=dynamic_axes,

@@ -154,9 +154,9 @@ def test_a_warning_of_constants_excuses_what_torchs_trace_has_wrong_too(
 
 
 def test_a_changed_state_is_found() -> None:
-    """An export restores the attributes of modules, but no lists within lists."""
-    text = "if torch.compiler.is_exporting():\n    self.notes[0].append(1)\nv1 = x0 + 1"
-    result = judge(program(statements=(Statement(text, ("self.notes = [[]]",)),)))
+    """An export restores the attributes of modules, and lists within lists to a depth of four."""
+    text = "if torch.compiler.is_exporting():\n    self.notes[0][0][0][0].append(1)\nv1 = x0 + 1"
+    result = judge(program(statements=(Statement(text, ("self.notes = [[[[[]]]]]",)),)))
     assert result.outcome == "state", result.detail
 
 

@@ -111,7 +111,7 @@ def text_and_cache(sizes: Sizes) -> Inputs:
 CACHE_SHAPES = {
     "input_ids": BATCH_AND_SEQUENCE,
     "attention_mask": {0: "batch", 1: "total"},
-    "past_key_values": [[PAST_LEAF] * LAYERS, [PAST_LEAF] * LAYERS],
+    "past_key_values.*": PAST_LEAF,  # whoever registered DynamicCache first
     "use_cache": None,
 }
 

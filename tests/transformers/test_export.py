@@ -20,7 +20,9 @@ from tests.transformers.causal_models import causal_model
 
 BERT = BertConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
 Capsys = pytest.CaptureFixture[str]
-FILES = {"README.md", "config.json", "generation_config.json", "model.onnx", "onnxexp.json", "tokenizer.json"}
+FILES = {
+    "README.md", "config.json", "genai_config.json", "generation_config.json", "model.onnx", "onnxexp.json", "tokenizer.json",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

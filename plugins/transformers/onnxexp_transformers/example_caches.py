@@ -75,7 +75,7 @@ def example_cache(model: Any, parameter: str, kind: str, sizes: tuple[int, int],
     if kind not in ("past", "static"):
         raise OptionError(f"cache is {kind!r}; there are: past, static")
     if (kind == "static") != (max_length is not None):
-        raise OptionError("cache='static' needs max_length, the number of tokens that fit in; cache='past' takes none")
+        raise OptionError("give max_length, the number of tokens that fit in, with cache='static', and none with cache='past'")
     register_caches()
     cache = PastCache(model.config) if max_length is None else FixedCache(model.config, max_length)
     if max_length is not None and any(isinstance(layer, LinearAttentionLayer) for layer in cache.layers):
@@ -88,7 +88,9 @@ def example_cache(model: Any, parameter: str, kind: str, sizes: tuple[int, int],
     with torch.no_grad():
         model(**given)
     if not named_tensors(cache):
-        raise OptionError(f"{type(model).__name__} does not fill its cache: it is no decoder (set is_decoder=True in its config)")
+        raise OptionError(
+            f"{type(model).__name__} does not fill its cache; cure: set is_decoder=True in its config, if it is a decoder"
+        )
     return cache
 
 

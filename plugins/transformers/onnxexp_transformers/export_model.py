@@ -111,8 +111,9 @@ def _program(part: Part, options: Mapping[str, Any]) -> onnxexp.ONNXProgram:
         reason = str(error).strip().splitlines()
         height, width = part.inputs["pixel_values"].shape[-2:]
         onnxexp.warn(
-            f"{part.name}.onnx takes images of {height} × {width} pixels only; task_options={{'height': …, 'width': …}} sets "
-            f"another size. The capture with a dynamic size failed: {reason[min(1, len(reason) - 1)].strip()}"
+            f"{part.name}.onnx takes images of {height} × {width} pixels only; for another size, give "
+            f"task_options={{'height': …, 'width': …}}. The capture with a dynamic size failed: "
+            f"{reason[min(1, len(reason) - 1)].strip()}"
         )
         return program
 

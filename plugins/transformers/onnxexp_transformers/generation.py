@@ -51,7 +51,7 @@ class TextGenerator:
         self._outputs = [each.name for each in self._session.get_outputs()]
         if not {"input_ids", "attention_mask"} <= self._inputs.keys() or self._outputs[0] != "logits":
             raise OptionError(
-                f"the model takes {', '.join(self._inputs)} and returns {', '.join(self._outputs)}: it is no export for "
+                f"the model takes {', '.join(self._inputs)} and returns {', '.join(self._outputs)}: give an export for "
                 "text-generation, which takes input_ids, attention_mask and a cache, and returns logits"
             )
 
@@ -145,7 +145,9 @@ class TextGenerator:
         if size == 1:  # a model without attention
             return mask[:, -1:]
         if mask.shape[1] > size:
-            raise OptionError(f"the text has {mask.shape[1]} tokens, and the static cache is for {size}: export a larger one")
+            raise OptionError(
+                f"the text has {mask.shape[1]} tokens, and the static cache is for {size}; cure: export a larger one"
+            )
         return np.pad(mask, ((0, 0), (0, size - mask.shape[1])))
 
     def _empty_cache(self, batch: int) -> dict[str, Any]:
@@ -193,15 +195,17 @@ def _prompts(inputs: Any) -> tuple[Tokens, Tokens]:
     """
     given = inputs if isinstance(inputs, Mapping) else {"input_ids": inputs}
     if "input_ids" not in given:
-        raise OptionError(f"the inputs have no input_ids, only {', '.join(map(str, given)) or 'nothing'}")
+        raise OptionError(f"the inputs have no input_ids, only {', '.join(map(str, given)) or 'nothing'}: give token ids")
     ids = np.asarray(given["input_ids"])
     if ids.ndim != 2 or not np.issubdtype(ids.dtype, np.integer) or 0 in ids.shape:
         raise OptionError(f"input_ids is {ids.dtype}{list(ids.shape)}: give token ids, int64[batch, length], one at least")
     mask = np.asarray(given.get("attention_mask", np.ones_like(ids)))
     if mask.shape != ids.shape:
-        raise OptionError(f"attention_mask has the shape {list(mask.shape)}, input_ids has {list(ids.shape)}")
+        raise OptionError(
+            f"attention_mask has the shape {list(mask.shape)}, input_ids has {list(ids.shape)}: give both one shape"
+        )
     if not mask[:, -1].all():
-        raise OptionError("a prompt ends with padding: pad on the left (tokenizer.padding_side = 'left')")
+        raise OptionError("a prompt ends with padding; cure: pad on the left (tokenizer.padding_side = 'left')")
     return ids.astype(np.int64), mask.astype(np.int64)
 
 

@@ -48,7 +48,7 @@ def load(source: Any, task: Task, *, trust_remote_code: bool = False, dtype: tor
     """
     if isinstance(source, PreTrainedModel):
         if dtype not in (None, source.dtype):
-            raise OptionError(f"dtype is {dtype}, and the given model is {source.dtype}: convert it with model.to({dtype})")
+            raise OptionError(f"dtype is {dtype}, and the given model is {source.dtype}; cure: convert it with model.to({dtype})")
         check_fit(source, task)
         return Loaded(source)
     trust = {"trust_remote_code": trust_remote_code}
@@ -72,7 +72,10 @@ def load(source: Any, task: Task, *, trust_remote_code: bool = False, dtype: tor
     lacking = sorted([*loading["missing_keys"], *(str(name) for name, *_ in loading["mismatched_keys"])])
     if lacking:
         shown = ", ".join(lacking[:_SHOWN]) + (f" and {len(lacking) - _SHOWN} more" if len(lacking) > _SHOWN else "")
-        raise OptionError(f"{path} lacks weights of {type(model).__name__}, or has them in another shape: {shown}")
+        raise OptionError(
+            f"{path} lacks weights of {type(model).__name__}, or has them in another shape: {shown}; "
+            "cure: choose another checkpoint"
+        )
     return Loaded(model.eval(), path)
 
 
@@ -112,4 +115,4 @@ def _explained(what: str) -> Iterator[None]:
             cure = "it contains code of its own, which runs only with trust_remote_code=True (--trust-remote-code): read it first"
         else:
             cure = "check its files, or download it again"
-        raise OptionError(f"{what} cannot be loaded: {type(error).__name__}: {reason}; {cure}") from error
+        raise OptionError(f"{what} cannot be loaded: {type(error).__name__}: {reason}; cure: {cure}") from error

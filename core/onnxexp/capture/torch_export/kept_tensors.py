@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from onnxexp.capture.source_lines import code_line
 from onnxexp.neutral_graph import Where
@@ -21,7 +23,9 @@ _ASSIGNED = re.compile(r"The tensor attributes? (.*) (?:was|were) assigned durin
 def warn_of_kept_tensors(model: torch.nn.Module, caught: Sequence[warnings.WarningMessage]) -> None:
     """Turn torch.export's warnings about attributes into one that names their lines."""
     texts = [found[1] for each in caught if (found := _ASSIGNED.match(str(each.message)))]
-    kept = sorted({f"{name} ({_line(model, name)})" for text in texts for name in text.split(", ")})
+    own = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
+    names = {name for text in texts for name in text.split(", ") if not _is_of(own, _value(model, name))}
+    kept = sorted(f"{name} ({_line(model, name)})" for name in names)
     if kept:
         warn(
             f"the forward keeps tensors between calls: {'; '.join(kept)}; an ONNX graph keeps none: its outputs are right for "
@@ -29,10 +33,30 @@ def warn_of_kept_tensors(model: torch.nn.Module, caught: Sequence[warnings.Warni
         )
 
 
+def _owner(model: torch.nn.Module, name: str) -> tuple[torch.nn.Module, str]:
+    """Return the module of ``self.block.state[0]``, and its attribute."""
+    path, _, attribute = name.partition("[")[0].removeprefix("self.").rpartition(".")
+    return model.get_submodule(path), attribute
+
+
+def _value(model: torch.nn.Module, name: str) -> Any:
+    owner, attribute = _owner(model, name)
+    return vars(owner).get(attribute)
+
+
+def _is_of(own: Collection[int], value: Any) -> bool:
+    """Whether all tensors of an attribute are parameters.
+
+    Those in `torch.nn.LSTM._flat_weights` are.
+    """
+    tensors = [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+    return bool(tensors) and all(id(tensor) in own for tensor in tensors)
+
+
 def _line(model: torch.nn.Module, name: str) -> Where:
     """Return the line that changes ``self.block.state``, first in the forward."""
-    path, _, attribute = name.partition("[")[0].removeprefix("self.").rpartition(".")
-    owner = type(model.get_submodule(path))
+    module, attribute = _owner(model, name)
+    owner = type(module)
     for source in (owner.forward, owner):
         lines, start = inspect.getsourcelines(source)
         changes = [line for line, text in enumerate(lines) if re.search(rf"\.{attribute}\b.*((?<![=!<>])=(?!=)|\.\w+\()", text)]

@@ -43,7 +43,8 @@ def parts(model: Any, **sizes: int) -> Sequence[Part]:
     lacking = {"decoder_input_ids", "encoder_outputs", "past_key_values"} - accepted.keys()
     if lacking:
         raise OptionError(
-            f"{type(model).__name__} is no encoder-decoder: its forward has no parameter {', '.join(sorted(lacking))}"
+            f"{type(model).__name__} is no encoder-decoder: its forward has no parameter {', '.join(sorted(lacking))}; "
+            "cure: choose another task"
         )
     register_caches()
     with refusing_misfits(model, "an encoder, and a decoder with caches"):

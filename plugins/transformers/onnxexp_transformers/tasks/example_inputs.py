@@ -40,7 +40,7 @@ def sizes_of(options: Mapping[str, Any]) -> Sizes:
     names = [field.name for field in dataclasses.fields(Sizes)]
     for name, value in options.items():
         if name not in names:
-            raise OptionError(f"the task has no option {name}; it has the sizes of its example: {', '.join(names)}")
+            raise OptionError(f"the task has no option {name}; there are the sizes of its example: {', '.join(names)}")
         if not isinstance(value, int) or value < 1:
             raise OptionError(f"{name} is {value!r}; give a positive integer")
     return Sizes(**options)
@@ -90,7 +90,7 @@ def refuse_other_needs(model: Any, names: Sequence[str]) -> None:
     if lacking:
         raise OptionError(
             f"{type(model).__name__} needs {', '.join(lacking)}, and this task has no example of it: "
-            "export the model with onnxexp.export and your own inputs"
+            "cure: export the model with onnxexp.export and your own inputs"
         )
 
 

@@ -36,8 +36,8 @@ def refusing_misfits(model: Any, parts: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise OptionError(
-            f"{type(model).__name__} does not run as {parts} ({type(error).__name__}: {error}): export it with onnxexp.export "
-            "and your own inputs"
+            f"{type(model).__name__} does not run as {parts} ({type(error).__name__}: {error}); cure: export it with "
+            "onnxexp.export and your own inputs"
         ) from error
 
 

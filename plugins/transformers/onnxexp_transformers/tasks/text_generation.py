@@ -48,7 +48,7 @@ def parts(
     if name is None or "input_ids" not in accepted:
         raise OptionError(
             f"{type(model).__name__} does not fit the task text-generation: its forward has no parameter "
-            f"{' or '.join(_CACHE_PARAMETERS) if name is None else 'input_ids'}"
+            f"{' or '.join(_CACHE_PARAMETERS) if name is None else 'input_ids'}; cure: choose another task"
         )
     _check_causal(model)
     with assigned_states(model) as states:
@@ -89,7 +89,9 @@ def _check_causal(model: Any) -> None:
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([[1, 2, 3], [1, 2, 4]], device=model.device), use_cache=False).logits
     if not torch.allclose(logits[0, :2], logits[1, :2], rtol=1e-3, atol=1e-5):
-        raise OptionError(f"{type(model).__name__} is no decoder, it reads later tokens too: set is_decoder=True in its config")
+        raise OptionError(
+            f"{type(model).__name__} is no decoder, it reads later tokens too; cure: set is_decoder=True in its config"
+        )
 
 
 def _tokens(model: Any, sizes: tuple[int, int, int], max_length: int | None) -> tuple[dict[str, Any], dict[str, Any]]:
