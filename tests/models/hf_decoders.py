@@ -12,7 +12,8 @@ from typing import Any
 import torch
 import transformers as hf
 from torch import nn
-from transformers.integrations.executorch import register_dynamic_cache_export_support
+
+from onnxexp_transformers.cache_nodes import register_caches
 
 from .case import Inputs, ModelCase, Sizes, floats, padding_mask, tokens
 from .hf_base import (
@@ -100,8 +101,8 @@ PAST_SHAPES = {
 
 
 def text_and_cache(sizes: Sizes) -> Inputs:
-    """Keyword inputs with a DynamicCache: a pytree of lists of keys and of values."""
-    register_dynamic_cache_export_support()
+    """Keyword inputs with a DynamicCache, a pytree of the keys and values of each layer."""
+    register_caches()
     ids = tokens(VOCABULARY, sizes["batch"], sizes["sequence"])
     mask = padding_mask(sizes["batch"], sizes["past"] + sizes["sequence"], left=True)
     cache = hf.DynamicCache(past_values(sizes, 2))
@@ -111,7 +112,7 @@ def text_and_cache(sizes: Sizes) -> Inputs:
 CACHE_SHAPES = {
     "input_ids": BATCH_AND_SEQUENCE,
     "attention_mask": {0: "batch", 1: "total"},
-    "past_key_values.*": PAST_LEAF,  # whoever registered DynamicCache first
+    "past_key_values": [PAST_LEAF] * (2 * LAYERS),
     "use_cache": None,
 }
 

@@ -153,8 +153,8 @@ def test_bad_sources(source: Any, options: Any, message: str) -> None:
     ("options", "message"),
     [
         ({"cache": "both"}, "there are: past, static"),
-        ({"cache": "static"}, "needs max_length"),
-        ({"max_length": 8}, "takes none"),
+        ({"cache": "static"}, "give max_length"),
+        ({"max_length": 8}, "and none with cache"),
     ],
 )
 def test_bad_options_of_the_task(options: Any, message: str) -> None:

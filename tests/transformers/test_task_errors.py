@@ -39,7 +39,7 @@ def bert() -> Any:
             "BertModel does not fit the task fill-mask, .*; it fits feature-extraction$",
         ),
         (lambda: hf.LlamaConfig(), "image-text-to-text", {}, "LlamaConfig does not fit .*; it fits text-generation, "),
-        (bert, "fill-mask", {"freq": 1}, "no option freq; it has the sizes of its example: batch, sequence"),
+        (bert, "fill-mask", {"freq": 1}, "no option freq; there are the sizes of its example: batch, sequence"),
         (hf.PatchTSTConfig, "feature-extraction", {}, "PatchTSTModel takes past_values; the tasks take input_ids, pixel_values"),
         (bert, "fill-mask", {"batch": 0}, "batch is 0; give a positive integer"),
         (bert, "fill-mask", {"cache": "past"}, "the task has no option cache"),
