@@ -73,9 +73,7 @@ class FixesSize(hf.PreTrainedModel):
 def test_an_image_size_that_the_model_fixes_is_fixed_with_a_warning() -> None:
     """The graph has the example's size, as the warning says, and it can be chosen."""
     model = FixesSize(hf.ViTConfig(image_size=32)).eval()
-    with pytest.warns(
-        UserWarning, match=r"model\.onnx takes images of 32 × 48 pixels only; for another size, give task_"
-    ):
+    with pytest.warns(UserWarning, match=r"model\.onnx takes images of 32 × 48 pixels only; for another size, give task_"):
         exported = onnxexp_transformers.export(model, "image-classification", task_options={"width": 48}, capture="export")
     assert [str(size) for size in exported.program.model.graph.inputs[0].shape] == ["batch", "3", "32", "48"]
     exported.program.verify(kwargs={"pixel_values": torch.randn(5, 3, 32, 48)})
