@@ -145,7 +145,7 @@ def check_target(config: Config, all_: Sequence[PluginStatus]) -> None:
     if config.target not in TARGETS and (own is None or own.state != "on"):
         cure = f"`pip install {_PACKS.get(config.target, config.target)}`" if own is None else f"it is {own.state}: {own.reason}"
         named = f"target={config.target!r}, of {_place(config.origins['target'])},"
-        raise PluginLoadError(f"{named} needs the plugin of that name; cure: {cure}")
+        raise PluginLoadError(f"{named} needs the plugin of that name: {cure}; cure: install it, or switch it on")
 
 
 def _place(origin: str) -> str:
