@@ -28,7 +28,7 @@ and compared with eager PyTorch in ONNX Runtime: on the example, and at two othe
 means that all outputs of all parts agree. torch.onnx {torch.__version__} (`dynamo=True`) exports the same parts with the same
 axes, and is compared in the same way.
 
-Of {len(rows)} rows ({names} architectures), onnxexp passes {ours}, torch.onnx {theirs}.
+Of {len(rows)} rows ({names} architectures), onnxexp passes {ours}; torch.onnx passes {theirs}.
 
 `make transformers` measures this, and writes this page. An architecture that is not here exports in the same way, since
 onnxexp-plugin-transformers has no table of architectures; these are the ones that are tested.
@@ -44,6 +44,8 @@ onnxexp-plugin-transformers has no table of architectures; these are the ones th
 def _count(rows: Sequence[Architecture], results: Mapping[tuple[str, str], Result], exporter: str) -> str:
     found = [each for row in rows if (each := results.get((row.id, exporter))) is not None]
     passed = sum(each.status == "pass" for each in found)
+    if not found:
+        return "none, since it was not run"
     return f"{passed}" if len(found) == len(rows) else f"{passed} of the {len(found)} that it was run on"
 
 
