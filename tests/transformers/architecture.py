@@ -49,7 +49,7 @@ class Architecture:
         return f"{self.name}:{self.task}"
 
     def model(self) -> Any:
-        """Make the model, with random weights of which none is zero."""
+        """Make the model with random weights, none of them zero."""
         torch.manual_seed(0)
         return shaken(load(self.config(), task_of(self.task)).model)
 

@@ -30,8 +30,8 @@ axes, and is compared in the same way.
 
 Of {len(rows)} rows ({names} architectures), onnxexp passes {ours}; torch.onnx passes {theirs}.
 
-`make transformers` measures this, and writes this page. An architecture that is not here exports in the same way, since
-onnxexp-plugin-transformers has no table of architectures; these are the ones that are tested.
+`make transformers` measures this, and writes this page. onnxexp-plugin-transformers has no table of
+architectures: one that is not here is exported by the same rules, and is not tested.
 
 | architecture | task | frontend | onnxexp | torch.onnx |
 |---|---|---|---|---|

@@ -92,8 +92,7 @@ class Origin:
     """What is to blame for a fault.
 
     Attributes:
-        kind: "symbolic", "pass", "runtime" (ONNX Runtime differs from the specification), "fold" (a folded constant) or
-            "unknown".
+        kind: "symbolic", "pass", "runtime" (ONNX Runtime differs from the specification) or "unknown".
         what: In words.
     """
 
