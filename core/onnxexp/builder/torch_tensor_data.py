@@ -20,7 +20,7 @@ from onnxexp.errors import SerializeError
 
 __all__ = ["BinaryWriter", "TorchTensor", "contiguous_bytes", "has_data"]
 
-_PIECE = 1 << 20
+_PIECE = 4 << 20
 """Bytes of one piece that has to be copied."""
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 

@@ -1,4 +1,4 @@
-"""Read memory-mapped weights with one of them at a time in resident memory.
+"""Read memory-mapped weights with few of them at a time in resident memory.
 
 safetensors and `torch.load(mmap=True)` map a checkpoint into memory, where the first use of a page reads it from the file. While
 a model is written, all pages of a weight are mapped in one call, and unmapped when the weight is written. They remain in the
@@ -11,17 +11,17 @@ read one by one and stay until the system needs the room.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import errno
 import mmap
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
+from onnxexp.builder.torch_tensor_data import has_data
 from onnxexp.errors import SerializeError
 
 __all__ = ["MappedFiles"]
@@ -40,26 +40,28 @@ class MappedFiles:
     def __init__(self) -> None:
         self._tables: dict[str, list[range]] = {}
 
-    @contextlib.contextmanager
-    def resident(self, tensor: torch.Tensor, name: str) -> Iterator[None]:
-        """Map the pages of a weight for a block, if it is in such a file.
+    def map_pages(self, tensor: torch.Tensor, name: str) -> Callable[[], None]:
+        """Map the pages of a weight, and return the function that unmaps them.
 
-        Raises SerializeError where the file has become shorter than the weight.
+        Both do nothing where the weight is in no such file.
+
+        Raises:
+            SerializeError: The file has become shorter than the weight.
         """
-        mappable = sys.platform == "linux" and tensor.nbytes >= _LARGE and tensor.device.type == "cpu"
+        mappable = sys.platform == "linux" and tensor.nbytes >= _LARGE and tensor.device.type == "cpu" and has_data(tensor)
         pages = _pages(tensor) if mappable else range(0)
         # The first table takes 0.6 ms. The second one takes 10 ms for each GB in use, so it is read where there is such a file.
         if not pages or not self._has("maps", pages) or not self._has("smaps", pages):
-            yield
-            return
+            return lambda: None
         if _advise(pages, _MAP) == errno.EFAULT:
             raise SerializeError(
                 f"initializer {name!r} is memory-mapped, and its file was truncated since; cure: restore it, and export again"
             )
-        try:
-            yield
-        finally:
+
+        def unmap() -> None:
             _advise(pages, _UNMAP)
+
+        return unmap
 
     def _has(self, table: str, pages: range) -> bool:
         if table not in self._tables:
