@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -67,7 +67,7 @@ def test_a_disk_that_fails() -> None:
 def test_an_item_is_made_while_another_is_used() -> None:
     made = [threading.Event() for _ in range(3)]
 
-    def items() -> Iterator[int]:
+    def items() -> Generator[int]:
         for number, event in enumerate(made):
             event.set()
             yield number

@@ -245,19 +245,20 @@ def _whole(content: bytes | ir.TensorProtocol, part: Part) -> memoryview:
 
 
 def _batches(
-    contents: Iterator[tuple[Iterator[memoryview], _Release]], least: int
+    contents: Generator[tuple[Iterator[memoryview], _Release]], least: int
 ) -> Generator[list[tuple[memoryview, _Release]]]:
     """Generate lists of pieces of at least so many bytes."""
     batch: list[tuple[memoryview, _Release]] = []
     size = 0
-    for pieces, release in contents:
-        for piece in pieces:
-            batch.append((piece, _nothing))
-            size += len(piece)
-            if size >= least:
-                yield batch
-                batch, size = [], 0
-        batch.append((memoryview(b""), release))
+    with contextlib.closing(contents):
+        for pieces, release in contents:
+            for piece in pieces:
+                batch.append((piece, _nothing))
+                size += len(piece)
+                if size >= least:
+                    yield batch
+                    batch, size = [], 0
+            batch.append((memoryview(b""), release))
     yield batch
 
 
