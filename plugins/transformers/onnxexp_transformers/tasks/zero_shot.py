@@ -48,7 +48,10 @@ def parts(model: Any, *, towers: bool = False, **sizes: int) -> Sequence[Part]:
 
 
 def _tower(name: str, model: Any, features: Callable[..., Any], whole: Part, expected: torch.Tensor) -> Part:
-    """Return the part that computes the embeddings of the whole model, with or without the division by their norm."""
+    """Return the part that computes the whole model's embeddings.
+
+    They are divided by their norm where the model does so.
+    """
     inputs = {key: value for key, value in whole.inputs.items() if key.startswith("pixel") == (name == "vision")}
     axes = {key: whole.dynamic_shapes[key] for key in inputs}
     output = "text_embeds" if name == "text" else "image_embeds"
