@@ -25,7 +25,7 @@ __all__ = ["parts"]
 
 
 def parts(model: Any, *, towers: bool = False, **sizes: int) -> Sequence[Part]:
-    """Return the model as the only part, "model", or its towers as the parts "text" and "vision".
+    """Return the part "model", or the towers as the parts "text" and "vision".
 
     Args:
         model: A model of transformers for images and texts.
