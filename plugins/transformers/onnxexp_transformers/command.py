@@ -24,6 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", required=True, help="the folder to write")
     parser.add_argument("--cache", choices=["past", "static"], help="the kind of cache (default: past, which grows)")
     parser.add_argument("--max-length", type=int, metavar="N", help="the number of tokens in a static cache")
+    parser.add_argument("--towers", action="store_true", default=None, help="write the towers of images and texts as two files")
     parser.add_argument("--dtype", metavar="DTYPE", help="the dtype of the weights, such as float16 (default: the checkpoint's)")
     parser.add_argument("--trust-remote-code", action="store_true", help="let Python files of the checkpoint run")
     parser.add_argument("--target", dest="runs_in", metavar="WHAT", help="what runs the files, such as onnxruntime-contrib")
@@ -39,7 +40,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
         from onnxexp_transformers.export_model import export
 
         progress.stage(f"exporting {options.target}")
-        given = {"cache": options.cache, "max_length": options.max_length}
+        given = {"cache": options.cache, "max_length": options.max_length, "towers": options.towers}
         exported = export(
             options.target.partition(":")[2],
             options.task,
@@ -76,7 +77,7 @@ def _command(options: argparse.Namespace) -> str:
     for name in ("plugins", "without", "prefer"):
         for value in vars(options)[name] or ():
             words += [f"--{name}", value]
-    words += [f"--{name.replace('_', '-')}" for name in ("trust_remote_code", "verify") if vars(options)[name]]
+    words += [f"--{name.replace('_', '-')}" for name in ("towers", "trust_remote_code", "verify") if vars(options)[name]]
     return shlex.join(words)
 
 
