@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import concurrent.futures
+import json
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -288,6 +290,37 @@ def test_without_the_plugin(argument: bool, monkeypatch: pytest.MonkeyPatch) -> 
     first, cure = run(code).strip().splitlines()
     assert first.startswith(f"the {what} {name} is a DynamicCache, whose tensors would become constants; cure: ")
     assert cure == "`pip install onnxexp-plugin-transformers` brings the classes of transformers::"
+
+
+DECODER = """
+import torch
+from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
+
+def decoder():
+    torch.manual_seed(0)
+    config = LlamaConfig(vocab_size=99, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4)
+    model, ids, cache = LlamaForCausalLM(config).eval(), torch.arange(10).reshape(2, 5), DynamicCache()
+    with torch.no_grad():
+        model(ids[:, :3], None, None, cache)
+    return model, (ids, torch.ones(2, 8).long(), None, cache)
+"""
+
+
+def test_the_command_compares_a_file_with_a_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also at other sizes, which the mask follows: past + sequence."""
+    monkeypatch.chdir(tmp_path)
+    Path("models.py").write_text(DECODER)
+    exported = """
+    import onnxexp, models
+    axes = {"attention_mask": {0: "batch", 1: "past + sequence"}, "past_key_values.*": {0: "batch", 2: "past"}}
+    onnxexp.export(*models.decoder(), "model.onnx", dynamic_shapes={"input_ids": {0: "batch", 1: "sequence"}, **axes})
+    """
+    run(exported)
+    sizes = ["--sizes", "batch=3", "--sizes", "past=7,sequence=2"]
+    command = ["verify", "model.onnx", "--against", "models.py:decoder", *sizes, "--json"]
+    document = json.loads(run(f"from onnxexp.cli import main\nmain({command})"))
+    assert [each["ok"] for each in document["runs"]] == [True] * 3, document
+    assert [each["name"] for each in document["runs"][2]["outputs"]][1:3] == ["present.0.key", "present.0.value"]
 
 
 def test_an_attribute_that_no_program_can_have() -> None:
