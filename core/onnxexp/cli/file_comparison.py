@@ -97,7 +97,7 @@ class Comparer:
         present = {slot.name: flat[slot.leaf].shape for slot in self._slots if isinstance(flat[slot.leaf], torch.Tensor)}
         values = symbol_values({name: self._declared[name] for name in present}, present)
         for slot in self._slots:
-            flat[slot.leaf] = _resized(flat[slot.leaf], self._declared[slot.name], values, values | sizes)
+            flat[slot.leaf] = _resized(flat[slot.leaf], self._declared[slot.name], values, {**values, **sizes})
         args, kwargs = pytree.tree_unflatten(flat, structure)
         try:
             expected = run_eager(self._eager, args, kwargs)
