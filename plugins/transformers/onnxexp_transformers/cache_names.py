@@ -1,4 +1,4 @@
-"""The parameter of a model's forward that takes its cache.
+"""Names of a cache: that of the forward's parameter, and that in a graph.
 
 transformers calls it ``cache`` since 5.24, and ``past_key_values`` or, without attention, ``cache_params`` before. A graph has
 ``past_key_values.0.key`` with every version, since the programs that load such files read that name.
@@ -21,7 +21,11 @@ RENAMED = {"cache": "past_key_values", "cache_params": "past_key_values"}
 def cache_parameter(forward: Callable[..., Any]) -> str | None:
     """Return the name of a forward's parameter for the cache; None where it has none.
 
-    XLM and FlauBERT have a ``cache`` of their own, a dict, with every version.
+    It is ``cache`` from transformers 5.24 on, ``past_key_values`` or ``cache_params`` before. A ``cache`` that is a dict, as in
+    XLM and FlauBERT, does not count.
+
+    Args:
+        forward: The forward of a model of transformers.
     """
     accepted = inspect.signature(forward).parameters
     names = (name for name in ("past_key_values", *RENAMED) if name in accepted)

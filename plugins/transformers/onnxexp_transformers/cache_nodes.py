@@ -19,7 +19,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp.request.pytree_leaves import RenamingKey
-from onnxexp_transformers.cache_parameter import RENAMED
+from onnxexp_transformers.cache_names import RENAMED
 
 __all__ = ["named_tensors", "register_caches"]
 

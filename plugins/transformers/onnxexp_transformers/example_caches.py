@@ -24,8 +24,8 @@ from transformers.cache_utils import (
 )
 
 from onnxexp import OptionError
+from onnxexp_transformers.cache_names import cache_argument
 from onnxexp_transformers.cache_nodes import named_tensors, register_caches
-from onnxexp_transformers.cache_parameter import cache_argument
 
 __all__ = ["FixedCache", "PastCache", "cache_axes", "example_cache", "keep_states", "recurrent_states"]
 

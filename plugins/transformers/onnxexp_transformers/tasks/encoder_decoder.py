@@ -18,8 +18,8 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from onnxexp import OptionError
 from onnxexp_transformers.adapted_module import AdaptedModule
+from onnxexp_transformers.cache_names import cache_argument, cache_parameter
 from onnxexp_transformers.cache_nodes import register_caches
-from onnxexp_transformers.cache_parameter import cache_argument, cache_parameter
 from onnxexp_transformers.example_caches import PastCache, cache_axes
 from onnxexp_transformers.tasks import Part
 from onnxexp_transformers.tasks.example_inputs import Example, Sizes, parameters_of, sizes_of

@@ -19,8 +19,8 @@ from torch.utils import _pytree as pytree
 
 from onnxexp import OptionError
 from onnxexp_transformers.adapted_module import AdaptedModule
+from onnxexp_transformers.cache_names import cache_argument, cache_parameter
 from onnxexp_transformers.cache_nodes import named_tensors
-from onnxexp_transformers.cache_parameter import cache_argument, cache_parameter
 from onnxexp_transformers.example_caches import cache_axes, example_cache, keep_states, recurrent_states
 from onnxexp_transformers.module_states import assigned_states, with_states
 from onnxexp_transformers.tasks import Part
