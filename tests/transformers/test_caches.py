@@ -44,6 +44,7 @@ def returned(model: Any, result: Any) -> Any:
 
 
 def snapshot(cache: Any) -> Any:
+    register_caches()
     leaves, structure = pytree.tree_flatten(cache)
     return [(id(leaf), leaf.clone()) for leaf in leaves], str(structure)
 
@@ -62,7 +63,6 @@ def names(values: Any) -> list[str]:
 def test_a_dynamic_cache(name: str) -> None:
     """Its axes are described under the name in the graph, or that of transformers' parameter."""
     model = causal_model("Llama")
-    register_caches()
     cache = filled(model, DynamicCache())
     before, layers = snapshot(cache), list(cache.layers)
     described = name if name == "past_key_values" else cache_parameter(model.forward)
