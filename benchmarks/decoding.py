@@ -80,8 +80,8 @@ class Cached(torch.nn.Module):
         cache = DynamicCache()
         for layer, (key, value) in enumerate(past):
             cache.update(key, value, layer)
-        result = self.model(input_ids=input_ids, attention_mask=attention_mask, past_key_values=cache, use_cache=True)
-        return result.logits, tuple((layer.keys, layer.values) for layer in result.past_key_values.layers)
+        result = self.model(input_ids, attention_mask, None, cache, use_cache=True)  # the cache's name depends on the version
+        return result.logits, tuple((layer.keys, layer.values) for layer in cache.layers)
 
 
 def _past(model: Cached, batch: int, length: int) -> Any:
@@ -122,7 +122,7 @@ class _Eager:
         for layer, (key, value) in enumerate(past):
             cache.update(key, value, layer)
         while True:
-            result = self._model(torch.tensor([[token]]), past_key_values=cache, use_cache=True)
+            result = self._model(torch.tensor([[token]]), None, None, cache, use_cache=True)
             yield (token := int(result.logits[0, -1].argmax()))
 
 

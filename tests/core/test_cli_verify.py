@@ -57,6 +57,13 @@ MODELS = """
 
     def fixed():
         return Fixed(), INPUTS[:1]
+
+    class Joined(nn.Module):
+        def forward(self, x, y, mask):
+            return torch.cat([x, y], 1) * mask
+
+    def joined():
+        return Joined(), (torch.ones(2, 3), torch.ones(2, 4), torch.rand(2, 7))
 """
 
 
@@ -156,6 +163,18 @@ def test_a_model_that_fails_at_a_size(models: dict[str, Any], capsys: Capsys) ->
     program.save("loose.onnx")
     ran = run(capsys, "verify", "loose.onnx", "--against", "models.py:fixed", "--sizes", "batch=5")
     assert ran.status == 2 and "the model itself fails at these sizes: RuntimeError" in ran.err
+
+
+def test_an_axis_that_is_a_sum_of_the_named_ones(models: dict[str, Any], capsys: Capsys) -> None:
+    export(*models["joined"](), "joined.onnx", dynamic_shapes=({1: "past"}, {1: "new"}, {1: "past + new"}))
+    ran = run(capsys, "verify", "joined.onnx", "--against", "models.py:joined", "--sizes", "past=9", "--sizes", "past=2,new=1")
+    assert ran.status == 0 and "past=9" in ran.out, ran
+
+
+def test_other_axes_keep_their_sizes(models: dict[str, Any], capsys: Capsys) -> None:
+    example = ["--input", "float32[2,4]", "--input", "float32[2,4]", "--sizes", "batch=5"]
+    ran = run(capsys, "verify", "model.onnx", "--against", "models.py:Scaled", *example)
+    assert ran.status == 2 and "float32[batch, 3]" in ran.err
 
 
 def test_other_outputs_are_a_difference(models: dict[str, Any], capsys: Capsys) -> None:

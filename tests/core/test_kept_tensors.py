@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import warnings
 from typing import Any
@@ -84,6 +85,13 @@ def test_one_in_a_container_of_a_submodule() -> None:
     _, told = exported(model)
     assert "self.block.seen['all'][0]" in told and told.count("the forward keeps tensors") == 1
     assert model.block.seen == {"all": []}
+
+
+def test_a_class_without_source() -> None:
+    names: dict[str, Any] = {"torch": torch}
+    exec(inspect.getsource(Running), names)
+    _, told = exported(names["Running"]())
+    assert "self.total (in forward (Running))" in told
 
 
 def test_a_tensor_that_is_only_read_is_none() -> None:

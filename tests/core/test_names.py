@@ -11,8 +11,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp.errors import OptionError
+from onnxexp.request.dynamic_shapes import read_dynamic
 from onnxexp.request.io_names import assign_names, assign_output_names
-from onnxexp.request.pytree_leaves import bind, flatten_inputs, flatten_output_spec, flatten_outputs
+from onnxexp.request.pytree_leaves import RenamingKey, bind, flatten_inputs, flatten_output_spec, flatten_outputs
 
 T = torch.ones(2)
 Pair = collections.namedtuple("Pair", ["left", "right"])
@@ -132,6 +133,43 @@ def test_the_new_values_of_a_past_are_the_present() -> None:
     assert assign_output_names(leaves, None, names) == ["logits", "present.0.key", "present.1.key", "passed_out"]
     assert assign_output_names(leaves, None, ["ids"])[1] == "past_key_values.0.key"  # there was no cache before
     assert assign_output_names(flatten_outputs({"past": T}), None, ["past"]) == ["present"]
+
+
+class Store:
+    """A container with keys that rename it where it is called `store`."""
+
+    def __init__(self, *tensors: Any) -> None:
+        self.tensors = tensors
+
+
+pytree.register_pytree_node(
+    Store,
+    lambda store: (list(store.tensors), None),
+    lambda tensors, _: Store(*tensors),
+    serialized_type_name="tests.core.test_names.Store",
+    flatten_with_keys_fn=lambda store: (
+        [(RenamingKey(str(index), {"store": "past"}), tensor) for index, tensor in enumerate(store.tensors)],
+        None,
+    ),
+)
+
+
+def test_a_container_may_have_a_name_of_its_own() -> None:
+    def forward(store: Any, other: Any, past: Any) -> None: ...
+
+    bound = bind(forward, args := (Store(T, T), Store(T), T), {})
+    leaves = flatten_inputs(bound, args, {})
+    assert [leaf.name for leaf in leaves] == ["past.0", "past.1", "other.0", "past"]
+    assert leaves[1].path == ("store", "1")
+    results = {"store": Store(T, T), "deeper": {"store": Store(T)}}
+    for outputs in (flatten_outputs(results), flatten_output_spec(pytree.tree_structure(results))):
+        assert assign_output_names(outputs, None, ["past.0"]) == ["present.0", "present.1", "deeper.store.0"]
+
+
+@pytest.mark.parametrize("key", ["past.*", "store.*"])
+def test_its_axes_are_described_by_either_name(key: str) -> None:
+    spec = read_dynamic(lambda store: store, (Store(T, T),), {}, {key: {0: "batch"}})
+    assert [[axis.name for axis in axes.values()] for axes in spec.axes] == [["batch"], ["batch"]]
 
 
 def test_an_input_that_passes_straight_through_keeps_its_name() -> None:

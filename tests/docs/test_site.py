@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import onnxexp
+import onnxexp_transformers
 from docs_tools import hook
 from onnxexp import cli, errors
 from onnxexp.request import config
@@ -43,6 +44,8 @@ def test_the_site_has_every_public_name(site: Path) -> None:
     in_tree = anchors(site / "reference" / "errors.html")
     for name in onnxexp.__all__:
         assert f"onnxexp.{name}" in api or f"onnxexp.errors.{name}" in in_tree, name
+    for name in onnxexp_transformers.__all__:  # `plugin` has the name of its module
+        assert api & {f"onnxexp_transformers.{name}", f"onnxexp_transformers.{name}.{name}"}, name
 
 
 def test_nothing_is_left_to_generate(site: Path) -> None:

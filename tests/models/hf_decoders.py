@@ -13,6 +13,7 @@ import torch
 import transformers as hf
 from torch import nn
 
+from onnxexp_transformers.cache_names import cache_parameter
 from onnxexp_transformers.cache_nodes import register_caches
 
 from .case import Inputs, ModelCase, Sizes, floats, padding_mask, tokens
@@ -60,6 +61,7 @@ class WithPast(nn.Module):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
+        self.cache = str(cache_parameter(model.forward))
 
     def forward(
         self,
@@ -69,8 +71,11 @@ class WithPast(nn.Module):
     ) -> tuple[torch.Tensor, Past]:
         """The logits of the new tokens and the cache with them in it."""
         cache = hf.DynamicCache(past)
-        result = self.model(input_ids=input_ids, attention_mask=attention_mask, past_key_values=cache, use_cache=True)
+        result = self.model(input_ids=input_ids, attention_mask=attention_mask, **{self.cache: cache}, use_cache=True)
         return result.logits, tuple((layer.keys, layer.values) for layer in cache.layers)
+
+
+CACHE = str(cache_parameter(hf.LlamaForCausalLM.forward))
 
 
 def past_values(sizes: Sizes, heads: int) -> Past:
@@ -106,13 +111,13 @@ def text_and_cache(sizes: Sizes) -> Inputs:
     ids = tokens(VOCABULARY, sizes["batch"], sizes["sequence"])
     mask = padding_mask(sizes["batch"], sizes["past"] + sizes["sequence"], left=True)
     cache = hf.DynamicCache(past_values(sizes, 2))
-    return (), {"input_ids": ids, "attention_mask": mask, "past_key_values": cache, "use_cache": True}
+    return (), {"input_ids": ids, "attention_mask": mask, CACHE: cache, "use_cache": True}
 
 
 CACHE_SHAPES = {
     "input_ids": BATCH_AND_SEQUENCE,
     "attention_mask": {0: "batch", 1: "total"},
-    "past_key_values": [PAST_LEAF] * (2 * LAYERS),
+    CACHE: [PAST_LEAF] * (2 * LAYERS),
     "use_cache": None,
 }
 

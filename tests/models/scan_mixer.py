@@ -18,16 +18,10 @@ from transformers.models.mamba.modeling_mamba import MambaMixer
 class ScanMixer(MambaMixer):
     """A MambaMixer without a cache; outside of export it runs that class's code."""
 
-    def forward(
-        self,
-        hidden_states: torch.Tensor,
-        cache_params: Any = None,
-        attention_mask: torch.Tensor | None = None,
-        **_: Any,
-    ) -> torch.Tensor:
+    def forward(self, hidden_states: torch.Tensor, *, attention_mask: torch.Tensor | None = None, **cache: Any) -> torch.Tensor:
         """(batch, sequence, hidden) to the same shape."""
         if not torch.compiler.is_exporting():
-            return super().forward(hidden_states, cache_params, attention_mask)
+            return super().forward(hidden_states, attention_mask=attention_mask, **cache)
         kept = 1 if attention_mask is None else attention_mask[:, :, None]
         x, gate = self.in_proj(hidden_states * kept).transpose(1, 2).chunk(2, dim=1)
         x = self.act(self.conv1d(x)[:, :, : hidden_states.shape[1]]).transpose(1, 2) * kept

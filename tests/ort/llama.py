@@ -30,8 +30,8 @@ class Cached(torch.nn.Module):
         cache = DynamicCache()
         for layer, (key, value) in enumerate(past):
             cache.update(key, value, layer)
-        result = self.model(input_ids=input_ids, attention_mask=attention_mask, past_key_values=cache, use_cache=True)
-        return result.logits, tuple((layer.keys, layer.values) for layer in result.past_key_values.layers)
+        result = self.model(input_ids, attention_mask, None, cache, use_cache=True)  # the cache's name depends on the version
+        return result.logits, tuple((layer.keys, layer.values) for layer in cache.layers)
 
 
 def llama(**changes: Any) -> Cached:

@@ -9,9 +9,11 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 from transformers import DynamicCache
+from transformers.cache_utils import LinearAttentionLayer
 
 import onnxexp_transformers
 from onnxexp import ONNXProgram, OptionError
+from onnxexp_transformers.cache_names import cache_argument
 from tests.transformers.causal_models import CAUSAL, causal_model
 
 QUICK = ("GPT2", "Gemma2", "Llama", "Mamba")
@@ -39,8 +41,9 @@ def positions(mask: torch.Tensor) -> torch.Tensor:
 def eager_logits(model: Any, ids: torch.Tensor, mask: torch.Tensor, prompt: int) -> torch.Tensor:
     """The logits of all tokens: of the prompt in one call, of the others one by one."""
     accepted = inspect.signature(model.forward).parameters
-    recurrent = "cache_params" in accepted
-    given = {"cache_params" if recurrent else "past_key_values": DynamicCache(config=model.config), "use_cache": True}
+    cache = DynamicCache(config=model.config)
+    recurrent = all(type(layer) is LinearAttentionLayer for layer in cache.layers)
+    given = {**cache_argument(model.forward, cache), "use_cache": True}
     found = []
     for start, end in [(0, prompt), *((each, each + 1) for each in range(prompt, ids.shape[1]))]:
         call = {**given, "input_ids": ids[:, start:end]}
@@ -108,7 +111,7 @@ def greedy(model: Any, program: ONNXProgram) -> None:
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused(name: str) -> None:
     model = causal_model(name)
-    with pytest.raises(OptionError, match="does not fit the task text-generation: its forward has no parameter past_key_values"):
+    with pytest.raises(OptionError, match="does not fit the task text-generation: its forward has no parameter for a cache"):
         onnxexp_transformers.export(model, "text-generation")
     ids = torch.arange(10).reshape(2, 5)  # the fault of transformers is still there
     with torch.no_grad():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,16 @@ from onnxexp.errors import OptionError, VerificationError
 from onnxexp.pipeline import export
 from onnxexp.plugins import loading
 from onnxexp.plugins.program_hooks import prepare_session
+from onnxexp.program.declared_sizes import size_at, symbol_values
 from onnxexp.program.onnxruntime_session import Session
 from onnxexp.program.signature import InputSlot, OutputSlot, Signature
 from onnxexp.request import config
+from onnxexp.request.export_context import ExportContext
 from onnxexp.request.module_and_forward import as_module, forward_of
+from onnxexp.request.options import Options
 from onnxexp.request.pytree_leaves import Leaf, bind, flatten_inputs, flatten_outputs
 from onnxexp.request.tensor_list import TensorList, whole_lists
+from onnxexp.version import DEFAULT_OPSET
 
 __all__ = ["Comparer"]
 
@@ -50,6 +54,7 @@ class Comparer:
         self._inputs = {
             value.name or "": value for value in self._model.graph.inputs if value.name not in self._model.graph.initializers
         }
+        self._declared = {name: [_text(size) for size in value.shape or ()] for name, value in self._inputs.items()}
         self._outputs = [value.name or "" for value in self._model.graph.outputs]
 
     def against(self, target: Target) -> None:
@@ -74,7 +79,9 @@ class Comparer:
         if any(isinstance(value.type, (ir.SequenceType, ir.OptionalType)) for value in self._inputs.values()):
             args, kwargs = whole_lists(self._eager, args, kwargs, "script")
         self._args, self._kwargs, self._target = args, dict(kwargs), target
-        leaves = flatten_inputs(bind(forward_of(self._eager), args, self._kwargs), args, self._kwargs)
+        context = ExportContext(Options(self._model.opset_imports.get("") or DEFAULT_OPSET))
+        with self._plugins.capturing(context):  # a plugin may register containers with pytree
+            leaves = flatten_inputs(bind(forward_of(self._eager), args, self._kwargs), args, self._kwargs)
         self._slots = self._match_inputs(leaves)
 
     def compare(self, sizes: Mapping[str, int], *, rtol: float | None, atol: float | None) -> VerificationReport:
@@ -87,8 +94,10 @@ class Comparer:
         """
         flat, structure = pytree.tree_flatten((self._args, self._kwargs))
         self._check_sizes(sizes)
+        present = {slot.name: flat[slot.leaf].shape for slot in self._slots if isinstance(flat[slot.leaf], torch.Tensor)}
+        values = symbol_values({name: self._declared[name] for name in present}, present)
         for slot in self._slots:
-            flat[slot.leaf] = _resized(flat[slot.leaf], self._inputs[slot.name], sizes)
+            flat[slot.leaf] = _resized(flat[slot.leaf], self._declared[slot.name], values, {**values, **sizes})
         args, kwargs = pytree.tree_unflatten(flat, structure)
         try:
             expected = run_eager(self._eager, args, kwargs)
@@ -172,14 +181,16 @@ class Comparer:
         return [_slot(leaf, places.get(leaf.name)) for leaf in leaves]
 
     def _check_sizes(self, sizes: Mapping[str, int]) -> None:
-        known = {
-            str(size.value) for value in self._inputs.values() for size in value.shape or () if isinstance(size, ir.SymbolicDim)
-        }
+        known = {size for declared in self._declared.values() for size in declared if size and not size.isdigit()}
         for name in sizes:
             if name not in known:
                 raise OptionError(
                     f"--sizes: no input has a dynamic axis {name!r}; there are {', '.join(sorted(known)) or 'none'}"
                 )
+
+
+def _text(size: int | ir.SymbolicDim) -> str:
+    return str(size.value or "") if isinstance(size, ir.SymbolicDim) else str(size)
 
 
 def _slot(leaf: Leaf, output: int | None) -> OutputSlot:
@@ -191,14 +202,14 @@ def _slot(leaf: Leaf, output: int | None) -> OutputSlot:
     return OutputSlot(output=output, scalar=scalar)
 
 
-def _resized(value: Any, declared: ir.Value, sizes: Mapping[str, int]) -> Any:
-    """Resize a tensor's axes with one of the names by repeating its contents."""
-    for axis, dim in enumerate(declared.shape or ()):
-        name = str(dim.value) if isinstance(dim, ir.SymbolicDim) else ""
-        if name in sizes and isinstance(value, torch.Tensor):
-            present = value.shape[axis]
-            if present == 0:
-                value = value.new_zeros([*value.shape[:axis], sizes[name], *value.shape[axis + 1 :]])
-            else:
-                value = value.index_select(axis, torch.arange(sizes[name], device=value.device) % present)
+def _resized(value: Any, declared: Sequence[str], values: Mapping[str, int], changed: Mapping[str, int]) -> Any:
+    """Resize a tensor's axes whose declared size changes by repeating its contents."""
+    for axis, name in enumerate(declared if isinstance(value, torch.Tensor) else ()):
+        present, size = value.shape[axis], size_at(name, changed)
+        if size is None or size == size_at(name, values):
+            continue
+        if present == 0:
+            value = value.new_zeros([*value.shape[:axis], size, *value.shape[axis + 1 :]])
+        else:
+            value = value.index_select(axis, torch.arange(size, device=value.device) % present)
     return value

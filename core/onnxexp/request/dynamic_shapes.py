@@ -209,7 +209,7 @@ class _Reader:
             if not path and key in value:
                 self._descend(value[key], (key,), given, where)
                 return True
-        found = [i for i, leaf in enumerate(self.leaves) if leaf.name == key or ("*" in str(key) and _fits(leaf, key))]
+        found = _found(self.leaves, key)
         for index in found:
             self._leaf(index, given, where)
         return bool(found)
@@ -278,7 +278,8 @@ class _Reader:
         """Read `dynamic_axes` into the inputs; return the entries for outputs."""
         if not isinstance(given, Mapping):
             raise OptionError(f'dynamic_axes must be a dict such as {{"x": {{0: "batch"}}}} or {{"x": [0]}}, not {given!r}.')
-        known = {leaf.name: index for index, leaf in enumerate(self.leaves)} | {name: index for index, name in names.items()}
+        known = {".".join(leaf.path): index for index, leaf in enumerate(self.leaves)}
+        known |= {leaf.name: index for index, leaf in enumerate(self.leaves)} | {name: index for index, name in names.items()}
         outputs: dict[str, dict[int, str | None]] = {}
         for key, axes in given.items():
             where = f"dynamic_axes[{key!r}]"
@@ -298,8 +299,17 @@ class _Reader:
         return outputs
 
 
-def _fits(leaf: Leaf, pattern: str) -> bool:
-    return isinstance(leaf.value, _WITH_AXES) and fnmatch.fnmatchcase(leaf.name, pattern)
+def _found(leaves: Sequence[Leaf], key: Any) -> list[int]:
+    """Find the leaves that have a name, or else a path; a pattern is for tensors only."""
+    for names in ([leaf.name for leaf in leaves], [".".join(leaf.path) for leaf in leaves]):
+        found = [index for index, name in enumerate(names) if name == key or _fits(leaves[index], name, str(key))]
+        if found:
+            return found
+    return []
+
+
+def _fits(leaf: Leaf, name: str, pattern: str) -> bool:
+    return "*" in pattern and isinstance(leaf.value, _WITH_AXES) and fnmatch.fnmatchcase(name, pattern)
 
 
 def _named_axes(axes: Any, where: str) -> dict[int, str | None]:

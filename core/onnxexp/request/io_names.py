@@ -3,7 +3,8 @@
 The rule:
     * An input has the name of the parameter that it is bound to. An element of a tuple, list, dict, dataclass, NamedTuple
       or other pytree node adds its index, key or field after a dot: ``past.0.key``. An element of ``*xs`` is ``xs.0``. An
-      entry of ``**options`` has its own key as its name.
+      entry of ``**options`` has its own key as its name. A container may have a name of its own: a cache of transformers
+      is ``past_key_values``, also where its parameter is ``cache``.
     * A lone tensor that the model returns is ``output``. The elements of a returned tuple or list are ``output_0``,
       ``output_1`` (deeper ones ``output_1.0.key``; None keeps its number). A returned dict, dataclass, NamedTuple or
       ModelOutput has its keys or fields as names: ``logits``, ``past.0.key``.

@@ -20,7 +20,16 @@ from onnxexp.errors import OptionError
 from onnxexp.request.unique_names import unique_names
 from onnxexp.suggest import nearest
 
-__all__ = ["Leaf", "bind", "children", "flatten_inputs", "flatten_output_spec", "flatten_outputs", "register_dataclasses"]
+__all__ = [
+    "Leaf",
+    "RenamingKey",
+    "bind",
+    "children",
+    "flatten_inputs",
+    "flatten_output_spec",
+    "flatten_outputs",
+    "register_dataclasses",
+]
 
 _registration = threading.Lock()
 
@@ -32,6 +41,18 @@ class Leaf:
     path: tuple[str, ...]
     name: str
     value: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class RenamingKey(pytree.MappingKey[str, Any]):
+    """A key in a container that has names of its own, for `register_pytree_node`.
+
+    Attributes:
+        key: The name of the entry.
+        renamed: The container's name in a graph, by that of the parameter or field that has it. Others stay.
+    """
+
+    renamed: Mapping[str, str]
 
 
 def register_dataclasses(tree: Any) -> bool:
@@ -54,13 +75,18 @@ def register_dataclasses(tree: Any) -> bool:
 
 def children(value: Any) -> list[tuple[str, Any]] | None:
     """Return the keys and values below a pytree node; None for a leaf."""
+    below = _entries(value)
+    return None if below is None else [(_key_text(key), child) for key, child in below]
+
+
+def _entries(value: Any) -> list[tuple[Any, Any]] | None:
     kind = pytree._get_node_type(value) if isinstance(value, tuple) else type(value)
     definition = pytree.SUPPORTED_NODES.get(kind)
     if definition is None:
         return None
     if definition.flatten_with_keys_fn is None:
-        return [(str(index), child) for index, child in enumerate(definition.flatten_fn(value)[0])]
-    return [(_key_text(key), child) for key, child in definition.flatten_with_keys_fn(value)[0]]
+        return [(pytree.SequenceKey(index), child) for index, child in enumerate(definition.flatten_fn(value)[0])]
+    return [*definition.flatten_with_keys_fn(value)[0]]
 
 
 def bind(forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
@@ -109,9 +135,10 @@ def flatten_output_spec(spec: pytree.TreeSpec) -> list[Leaf]:
 
 
 def _leaves(roots: Iterable[tuple[tuple[str, ...], Any]]) -> list[Leaf]:
-    leaves = [leaf for root, value in roots for leaf in _walk(value, root)]
-    names = unique_names([".".join(path) for path, _ in leaves])
-    return [Leaf(path, name, value) for (path, value), name in zip(leaves, names, strict=True)]
+    leaves = [leaf for root, value in roots for leaf in _walk(value, root, ".".join(root))]
+    for leaf, name in zip(leaves, unique_names([leaf.name for leaf in leaves]), strict=True):
+        leaf.name = name
+    return leaves
 
 
 def _roots(
@@ -126,13 +153,15 @@ def _roots(
         yield (key,), value
 
 
-def _walk(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    below = None if type(value) is torch.Tensor else children(value)
+def _walk(value: Any, path: tuple[str, ...], name: str) -> Iterator[Leaf]:
+    below = None if type(value) is torch.Tensor else _entries(value)
     if below is None:
-        yield path, value
+        yield Leaf(path, name, value)
         return
     for key, child in below:
-        yield from _walk(child, (*path, key))
+        own = key.renamed.get(name, name) if isinstance(key, RenamingKey) else name
+        text = _key_text(key)
+        yield from _walk(child, (*path, text), f"{own}.{text}")
 
 
 def _key_text(key: Any) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
+from torch._functorch._aot_autograd.frontend_utils import _detect_attribute_assignment
 from torch.nn.modules import transformer
 from torch.utils import _pytree as pytree
 
@@ -17,6 +18,7 @@ from onnxexp import CaptureError
 from onnxexp.capture.example_inputs import enlarge
 from onnxexp.capture.model_tensors import RestoredParameters, restored_state
 from onnxexp.capture.source_lines import code_line, guards_an_error, model_error
+from onnxexp.capture.torch_export.kept_tensors import warn_of_kept_tensors
 from onnxexp.capture.torch_state import replace_attributes
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.pytree_leaves import register_dataclasses
@@ -168,7 +170,7 @@ def trace(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
     try:
         first = traced(flat, caught)
     finally:
-        recorded = _sorted_out(caught)
+        recorded = _sorted_out(warn_of_kept_tensors(model, caught))
     found, out_spec = first.returned
     returned = [isinstance(leaf, torch.Tensor) for leaf in found]
     constants = [None if tensor else leaf for leaf, tensor in zip(found, returned, strict=True)]
@@ -184,6 +186,7 @@ def _traced(flat: _Flat, parts: _ModelTensors, functions: list[Any], caught: lis
 
     Raises CaptureError where the model fails.
     """
+    recorded: list[Any] = []
     try:
         with (
             warnings.catch_warnings(record=True) as recorded,
@@ -193,18 +196,18 @@ def _traced(flat: _Flat, parts: _ModelTensors, functions: list[Any], caught: lis
             replace_attributes(replaced),
             immutable_sizes(),
             restored_state(flat.model),
+            _detect_attribute_assignment(flat.model),  # warns of tensors that the forward keeps
             restored_parameters(flat.model),
         ):
             warnings.simplefilter("always")
-            try:
-                graph, module = _run(flat, parts)
-            finally:
-                caught += recorded
+            graph, module = _run(flat, parts)
     except CaptureError as error:
         raise model_error(error) from error
     except Exception as error:
         run_example(parts.model, *pytree.tree_unflatten(flat.example, flat.in_spec))  # it may fail without a trace, too
         raise model_error(error, "the model fails while it is traced", _CURE) from error
+    finally:
+        caught += recorded
     assert flat.returned is not None
     return Trace(graph, module, flat.returned)
 

@@ -8,17 +8,20 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from onnxexp_transformers.cache_names import cache_parameter
 from onnxexp_transformers.plugin import plugin
 
 if TYPE_CHECKING:
     from onnxexp_transformers.export_model import ExportedModel, export
     from onnxexp_transformers.generation import TextGenerator, generate
+    from onnxexp_transformers.loading import Loaded
 
-__all__ = ["ExportedModel", "TextGenerator", "export", "generate", "plugin"]
+__all__ = ["ExportedModel", "Loaded", "TextGenerator", "cache_parameter", "export", "generate", "plugin"]
 
 _HOMES = {
     "export": "export_model",
     "ExportedModel": "export_model",
+    "Loaded": "loading",
     "generate": "generation",
     "TextGenerator": "generation",
 }

@@ -18,6 +18,9 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from onnxexp.request.pytree_leaves import RenamingKey
+from onnxexp_transformers.cache_names import RENAMED
+
 __all__ = ["named_tensors", "register_caches"]
 
 _registration = threading.Lock()
@@ -63,7 +66,7 @@ def _flatten(cache: Any) -> tuple[list[Any], Any]:
 
 def _flatten_with_keys(cache: Any) -> tuple[list[tuple[Any, Any]], Any]:
     leaves, context = _described(cache)
-    return [(pytree.MappingKey(name), leaf) for name, leaf in leaves], context
+    return [(RenamingKey(name, RENAMED), leaf) for name, leaf in leaves], context
 
 
 def _described(cache: Any) -> tuple[list[tuple[str, Any]], Any]:

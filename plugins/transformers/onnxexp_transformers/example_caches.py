@@ -24,6 +24,7 @@ from transformers.cache_utils import (
 )
 
 from onnxexp import OptionError
+from onnxexp_transformers.cache_names import cache_argument
 from onnxexp_transformers.cache_nodes import named_tensors, register_caches
 
 __all__ = ["FixedCache", "PastCache", "cache_axes", "example_cache", "keep_states", "recurrent_states"]
@@ -60,12 +61,11 @@ def _full(layer: Any, size: int = 0) -> Any:
     return layer
 
 
-def example_cache(model: Any, parameter: str, kind: str, sizes: tuple[int, int], max_length: int | None) -> Any:
+def example_cache(model: Any, kind: str, sizes: tuple[int, int], max_length: int | None) -> Any:
     """Fill a cache by running the model.
 
     Args:
         model: The model.
-        parameter: The name of its forward's parameter for the cache.
         kind: "past" or "static".
         sizes: The batch size and the number of tokens.
         max_length: The size of a static cache.
@@ -82,7 +82,7 @@ def example_cache(model: Any, parameter: str, kind: str, sizes: tuple[int, int],
         raise OptionError(f"{type(model).__name__} has layers without attention, whose state never grows: give cache='past'")
     tokens = torch.zeros(sizes, dtype=torch.int64, device=model.device)
     mask = torch.nn.functional.pad(torch.ones_like(tokens), (0, max(0, (max_length or 0) - sizes[1])))
-    given = {"input_ids": tokens, "attention_mask": mask, "use_cache": True, parameter: cache}
+    given = {"input_ids": tokens, "attention_mask": mask, "use_cache": True} | cache_argument(model.forward, cache)
     if "position_ids" in inspect.signature(model.forward).parameters:
         given["position_ids"] = torch.arange(sizes[1], device=model.device).expand(sizes)
     with torch.no_grad():

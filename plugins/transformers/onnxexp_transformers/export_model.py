@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 from collections.abc import Mapping, Sequence
@@ -12,36 +11,25 @@ from typing import Any
 import torch
 
 import onnxexp
-from onnxexp import CaptureError, OptionError
+from onnxexp import CaptureError
+from onnxexp_transformers.exported_parts import ExportedParts
 from onnxexp_transformers.folder import write_folder
-from onnxexp_transformers.loading import Loaded, load
+from onnxexp_transformers.loading import load
 from onnxexp_transformers.tasks import Part, task_of
 
 __all__ = ["ExportedModel", "export"]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class ExportedModel:
+class ExportedModel(ExportedParts):
     """The graphs of an exported model.
 
     Attributes:
         task: The name of the task.
-        programs: The program of each part, by the name of its file without ``.onnx``.
+        programs: The `onnxexp.ONNXProgram` of each part, by the name of its file without ``.onnx``.
+        program: The only program. OptionError where the model has several parts.
         loaded: The original model, and the folder that it comes from.
         options: The options of the task, such as ``cache``.
     """
-
-    task: str
-    programs: Mapping[str, onnxexp.ONNXProgram]
-    loaded: Loaded
-    options: Mapping[str, Any]
-
-    @property
-    def program(self) -> onnxexp.ONNXProgram:
-        """The only program. Raises OptionError where the model has several parts."""
-        if len(self.programs) != 1:
-            raise OptionError(f"the model has several parts: choose one of programs: {', '.join(self.programs)}")
-        return next(iter(self.programs.values()))
 
     def save(self, folder: str | os.PathLike[str], *, command: str | None = None) -> Path:
         """Write the graphs, the configuration, the tokenizer's files and a model card.
@@ -56,7 +44,7 @@ class ExportedModel:
             OptionError: The folder exists, and is no earlier export.
             SerializeError: The files could not be written. An earlier folder is unharmed.
         """
-        return write_folder(Path(folder), self.programs, self.task, self.options, self.loaded, command)
+        return write_folder(Path(folder), self, command)
 
 
 def export(

@@ -11,15 +11,15 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import onnxexp
 from onnxexp import OptionError
 from onnxexp.serialize.atomic_file import explained
+from onnxexp_transformers.exported_parts import ExportedParts
 from onnxexp_transformers.genai_config import genai_config
-from onnxexp_transformers.loading import Loaded
 from onnxexp_transformers.model_card import model_card
 
 __all__ = ["MANIFEST", "write_folder"]
@@ -31,29 +31,23 @@ _COPIED = (".json", ".txt", ".model", ".jinja", ".tiktoken")
 _OWN = ("config.json", "generation_config.json", "genai_config.json", MANIFEST)
 
 
-def write_folder(
-    folder: Path,
-    programs: Mapping[str, onnxexp.ONNXProgram],
-    task: str,
-    options: Mapping[str, Any],
-    loaded: Loaded,
-    command: str | None,
-) -> Path:
+def write_folder(folder: Path, parts: ExportedParts, command: str | None) -> Path:
     """Write a folder; see `ExportedModel.save`."""
-    folder = folder.absolute()
+    folder, model = folder.absolute(), parts.loaded.model
     with _new_folder(folder) as place:
-        for name, program in programs.items():
+        for name, program in parts.programs.items():
             program.save(place / f"{name}.onnx")
-        if loaded.folder is not None:
-            _copy_tokenizer(loaded.folder, place)
-        loaded.model.config.save_pretrained(place)
-        if loaded.model.can_generate():
-            loaded.model.generation_config.save_pretrained(place)
-        if task == "text-generation":
-            _write_genai_config(place, programs["model"], loaded.model)
-        manifest = {"task": task, "options": dict(options), "graphs": [f"{name}.onnx" for name in programs]}
+        if parts.loaded.folder is not None:
+            _copy_tokenizer(parts.loaded.folder, place)
+        model.config.save_pretrained(place)
+        if model.can_generate():
+            model.generation_config.save_pretrained(place)
+        if parts.task == "text-generation":
+            _write_genai_config(place, parts.program, model)
+        graphs = [f"{name}.onnx" for name in parts.programs]
+        manifest = {"task": parts.task, "options": dict(parts.options), "graphs": graphs}
         (place / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", "utf-8")
-        (place / "README.md").write_text(model_card(folder.name, programs, task, options, loaded, command), "utf-8")
+        (place / "README.md").write_text(model_card(folder.name, parts, command), "utf-8")
     return folder
 
 

@@ -31,10 +31,14 @@ class TextGenerator:
     """An exported causal language model, loaded into ONNX Runtime on the CPU."""
 
     def __init__(self, source: str | os.PathLike[str] | onnxexp.ONNXProgram) -> None:
-        """Load an exported folder, an ONNX file, or a program of the task text-generation.
+        """Load a model.
 
-        Raises OptionError for a path without a model, and for a model without a cache; OnnxExporterError where ONNX Runtime does
-        not take the model.
+        Args:
+            source: An exported folder, an ONNX file, or a program of the task text-generation.
+
+        Raises:
+            OptionError: The path has no model, or the model has no cache.
+            OnnxExporterError: ONNX Runtime does not take the model.
         """
         self._settings: Mapping[str, Any] = {}
         if isinstance(source, onnxexp.ONNXProgram):
@@ -62,6 +66,9 @@ class TextGenerator:
             inputs: The prompts; see `stream`.
             on_tokens: Called with the new tokens of each step, int64[batch].
             options: See `stream`.
+
+        Raises:
+            OptionError: The prompts or the options do not fit the model.
         """
         ids, _ = _prompts(inputs)
         steps = [ids]
@@ -96,7 +103,8 @@ class TextGenerator:
             eos_token_id: Tokens that end a text; None takes those of the folder's generation_config.json.
             pad_token_id: The token after the end of a text; None takes the folder's, or the first that ends one.
 
-        Raises OptionError where the prompts or the options do not fit the model.
+        Raises:
+            OptionError: The prompts or the options do not fit the model.
         """
         ids, mask = _prompts(inputs)
         sampler = Sampler(temperature, top_k, top_p, seed)
@@ -161,12 +169,18 @@ class TextGenerator:
 
 
 def generate(source: str | os.PathLike[str] | onnxexp.ONNXProgram, inputs: Any, **options: Any) -> Tokens:
-    """Generate text with an exported model; see `TextGenerator.generate`.
+    """Generate text with an exported model; return prompts and new tokens.
+
+    Their type is int64[batch, length]. For several calls, `TextGenerator` loads the model once.
 
     Args:
         source: An exported folder, an ONNX file, or a program of the task text-generation.
         inputs: The prompts, as for `TextGenerator.stream`.
-        options: The options of `TextGenerator.stream`, and `on_tokens`.
+        options: The options of `TextGenerator.stream`, and `on_tokens` of `TextGenerator.generate`.
+
+    Raises:
+        OptionError: There is no such model, or the prompts or the options do not fit it.
+        OnnxExporterError: ONNX Runtime does not take the model.
     """
     return TextGenerator(source).generate(inputs, **options)
 

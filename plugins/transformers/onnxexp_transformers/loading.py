@@ -27,7 +27,12 @@ _SHOWN = 5
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Loaded:
-    """A model, and the checkpoint folder that it comes from; None where there is none."""
+    """A model, and where it comes from.
+
+    Attributes:
+        model: The model of transformers.
+        folder: Its checkpoint folder; None where there is none.
+    """
 
     model: PreTrainedModel
     folder: Path | None = None

@@ -2,45 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import onnx_ir as ir
 import torch
 import transformers
 
 import onnxexp
-from onnxexp_transformers.loading import Loaded
+from onnxexp_transformers.exported_parts import ExportedParts
 
 __all__ = ["model_card"]
 
 
-def model_card(
-    name: str,
-    programs: Mapping[str, onnxexp.ONNXProgram],
-    task: str,
-    options: Mapping[str, Any],
-    loaded: Loaded,
-    command: str | None,
-) -> str:
+def model_card(name: str, exported: ExportedParts, command: str | None) -> str:
     """Return the text of README.md: the graphs, and how they were made."""
-    model = loaded.model
+    task, loaded = exported.task, exported.loaded
     source = f" from the checkpoint `{loaded.folder.name}`" if loaded.folder is not None else ""
-    made = command or _call(task, options)
+    made = command or _call(exported)
     parts = [
         f"---\nlibrary_name: onnx\npipeline_tag: {task}\n---\n",
         f"# {name}\n",
-        f"`{type(model).__name__}`{source}, exported to ONNX by onnxexp {onnxexp.__version__} for {task}.\n",
+        f"`{type(loaded.model).__name__}`{source}, exported to ONNX by onnxexp {onnxexp.__version__} for {task}.\n",
         f"```{'sh' if command else 'python'}\n{made}\n```\n",
-        *(f"## {part}.onnx\n\n{_graph(program.model)}" for part, program in programs.items()),
+        *(f"## {part}.onnx\n\n{_graph(program.model)}" for part, program in exported.programs.items()),
         f"Made with transformers {transformers.__version__} and torch {torch.__version__}.\n",
     ]
     return "\n".join(parts)
 
 
-def _call(task: str, options: Mapping[str, Any]) -> str:
-    given = f", task_options={dict(options)!r}" if options else ""
-    return f"onnxexp_transformers.export(model, task={task!r}{given}, output=...)"
+def _call(exported: ExportedParts) -> str:
+    given = f", task_options={dict(exported.options)!r}" if exported.options else ""
+    return f"onnxexp_transformers.export(model, task={exported.task!r}{given}, output=...)"
 
 
 def _graph(model: ir.Model) -> str:

@@ -21,3 +21,4 @@ class _Plugin:
 
 
 plugin = _Plugin()
+"""The entry point: it registers the caches of transformers with torch's pytree at each export, if transformers is imported."""

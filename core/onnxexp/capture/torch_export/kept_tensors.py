@@ -20,17 +20,25 @@ __all__ = ["warn_of_kept_tensors"]
 _ASSIGNED = re.compile(r"The tensor attributes? (.*) (?:was|were) assigned during export")  # torch.export restores them
 
 
-def warn_of_kept_tensors(model: torch.nn.Module, caught: Sequence[warnings.WarningMessage]) -> None:
-    """Turn torch.export's warnings about attributes into one that names their lines."""
-    texts = [found[1] for each in caught if (found := _ASSIGNED.match(str(each.message)))]
+def warn_of_kept_tensors(model: torch.nn.Module, caught: Sequence[warnings.WarningMessage]) -> list[warnings.WarningMessage]:
+    """Turn torch's warnings about attributes into one that names their lines.
+
+    Args:
+        model: The model after its capture.
+        caught: The warnings of the capture, those of torch's `_detect_attribute_assignment` among them.
+
+    Returns the other warnings.
+    """
+    found = {index: match[1] for index, each in enumerate(caught) if (match := _ASSIGNED.match(str(each.message)))}
     own = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
-    names = {name for text in texts for name in text.split(", ") if not _is_of(own, _value(model, name))}
+    names = {name for text in found.values() for name in text.split(", ") if not _is_of(own, _value(model, name))}
     kept = sorted(f"{name} ({_line(model, name)})" for name in names)
     if kept:
         warn(
             f"the forward keeps tensors between calls: {'; '.join(kept)}; an ONNX graph keeps none: its outputs are right for "
             "the values at the export, and new ones are lost; cure: make them inputs and outputs"
         )
+    return [each for index, each in enumerate(caught) if index not in found]
 
 
 def _owner(model: torch.nn.Module, name: str) -> tuple[torch.nn.Module, str]:
@@ -58,7 +66,10 @@ def _line(model: torch.nn.Module, name: str) -> Where:
     module, attribute = _owner(model, name)
     owner = type(module)
     for source in (owner.forward, owner):
-        lines, start = inspect.getsourcelines(source)
+        try:
+            lines, start = inspect.getsourcelines(source)
+        except OSError:  # a class made by exec has no source
+            return Where(scope="forward", module=owner.__name__)
         changes = [line for line, text in enumerate(lines) if re.search(rf"\.{attribute}\b.*((?<![=!<>])=(?!=)|\.\w+\()", text)]
         if changes:
             return code_line(inspect.getsourcefile(source) or "", start + changes[-1])

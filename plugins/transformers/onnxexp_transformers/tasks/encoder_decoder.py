@@ -18,6 +18,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from onnxexp import OptionError
 from onnxexp_transformers.adapted_module import AdaptedModule
+from onnxexp_transformers.cache_names import cache_argument, cache_parameter
 from onnxexp_transformers.cache_nodes import register_caches
 from onnxexp_transformers.example_caches import PastCache, cache_axes
 from onnxexp_transformers.tasks import Part
@@ -40,7 +41,9 @@ def parts(model: Any, **sizes: int) -> Sequence[Part]:
     Raises OptionError for a model without these parts, and for other options.
     """
     accepted = parameters_of(model.forward)
-    lacking = {"decoder_input_ids", "encoder_outputs", "past_key_values"} - accepted.keys()
+    lacking = {"decoder_input_ids", "encoder_outputs"} - accepted.keys()
+    if cache_parameter(model.forward) is None:
+        lacking.add("past_key_values")
     if lacking:
         raise OptionError(
             f"{type(model).__name__} is no encoder-decoder: its forward has no parameter {', '.join(sorted(lacking))}; "
@@ -139,10 +142,8 @@ def _empty(model: Any) -> PastCache:
 
 def _decode(model: Any, hidden: torch.Tensor, cache: Any, ids: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
     """Run the decoder, and fill the cache; return the logits."""
-    given = {} if mask is None else {"attention_mask": mask}
+    given = cache_argument(model.forward, cache) | ({} if mask is None else {"attention_mask": mask})
     encoded = BaseModelOutput(last_hidden_state=hidden)
-    result = model(
-        encoder_outputs=encoded, decoder_input_ids=ids, past_key_values=cache, use_cache=True, return_dict=True, **given
-    )
+    result = model(encoder_outputs=encoded, decoder_input_ids=ids, use_cache=True, return_dict=True, **given)
     logits: torch.Tensor = result.logits
     return logits

@@ -22,6 +22,7 @@ import torch
 
 from onnxexp import OptionError
 from onnxexp_transformers.adapted_module import AdaptedModule
+from onnxexp_transformers.cache_names import cache_argument, cache_parameter
 from onnxexp_transformers.cache_nodes import register_caches
 from onnxexp_transformers.example_caches import PastCache, cache_axes
 from onnxexp_transformers.tasks import Part
@@ -121,14 +122,14 @@ class _FirstCallCache(PastCache):
 
 
 def _text(model: Any, embeds: torch.Tensor, types: torch.Tensor) -> Part:
-    language = model if "past_key_values" in parameters_of(model.forward) else model.language_model
+    language = model if cache_parameter(model.forward) else model.language_model
     accepted = parameters_of(language.forward)
     example = Example({"inputs_embeds": embeds}, {"inputs_embeds": {0: "batch", 1: "sequence"}})
     run = functools.partial(language, use_cache=True, return_dict=True)
     if "token_type_ids" in accepted and not same(run(inputs_embeds=embeds), run(inputs_embeds=embeds, token_type_ids=types)):
         example.inputs["token_type_ids"], example.axes["token_type_ids"] = types, {0: "batch", 1: "sequence"}
     cache = (_FirstCallCache if "token_type_ids" in example.inputs else PastCache)(language.config)
-    run(inputs_embeds=embeds[:, :_PAST], past_key_values=cache)
+    run(inputs_embeds=embeds[:, :_PAST], **cache_argument(language.forward, cache))
     mask = torch.ones(len(embeds), _PAST + embeds.shape[1], dtype=torch.int64)
     mask[0, 0] = 0
     example.inputs["attention_mask"], example.axes["attention_mask"] = mask, {0: "batch", 1: "past + sequence"}
@@ -138,7 +139,8 @@ def _text(model: Any, embeds: torch.Tensor, types: torch.Tensor) -> Part:
     example.axes.update({f"past_key_values.{leaf}": axes for leaf, axes in cache_axes(cache, growing=True).items()})
 
     def forward(*, past_key_values: Any, **inputs: Any) -> dict[str, Any]:
-        return {"logits": run(**inputs, past_key_values=past_key_values).logits, "past_key_values": past_key_values}
+        result = run(**inputs, **cache_argument(language.forward, past_key_values))
+        return {"logits": result.logits, "past_key_values": past_key_values}
 
     return Part("text", AdaptedModule(model, forward, list(example.inputs)), example.inputs, example.axes)
 

@@ -34,7 +34,7 @@ _COMPANIONS = {
     "input_features": ("attention_mask",),
 }
 """The parameters that belong to a main input."""
-_ADDITIONAL = ("hidden_state", "attentions", "past_key_values", "loss", "mems")
+_ADDITIONAL = ("hidden_state", "attentions", "loss", "mems")
 """Parts of the names of outputs that are no result of a task."""
 
 

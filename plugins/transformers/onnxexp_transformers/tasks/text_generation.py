@@ -19,14 +19,13 @@ from torch.utils import _pytree as pytree
 
 from onnxexp import OptionError
 from onnxexp_transformers.adapted_module import AdaptedModule
+from onnxexp_transformers.cache_names import cache_argument, cache_parameter
 from onnxexp_transformers.cache_nodes import named_tensors
 from onnxexp_transformers.example_caches import cache_axes, example_cache, keep_states, recurrent_states
 from onnxexp_transformers.module_states import assigned_states, with_states
 from onnxexp_transformers.tasks import Part
 
 __all__ = ["parts"]
-
-_CACHE_PARAMETERS = ("past_key_values", "cache_params")
 
 
 def parts(
@@ -44,15 +43,15 @@ def parts(
     Raises OptionError for a model that has no cache, and for options that do not fit.
     """
     accepted = inspect.signature(model.forward).parameters
-    name = next((each for each in _CACHE_PARAMETERS if each in accepted), None)
-    if name is None or "input_ids" not in accepted:
+    has_cache = cache_parameter(model.forward) is not None
+    if not has_cache or "input_ids" not in accepted:
         raise OptionError(
             f"{type(model).__name__} does not fit the task text-generation: its forward has no parameter "
-            f"{' or '.join(_CACHE_PARAMETERS) if name is None else 'input_ids'}; cure: choose another task"
+            f"{'input_ids' if has_cache else 'for a cache'}; cure: choose another task"
         )
     _check_causal(model)
     with assigned_states(model) as states:
-        filled = example_cache(model, name, cache, (batch, past), max_length)
+        filled = example_cache(model, cache, (batch, past), max_length)
     recurrent = bool(recurrent_states(filled) or states)
     attends = any(leaf.endswith("key") for leaf in named_tensors(filled))
     inputs, shapes = _tokens(model, (batch, past, 1 if recurrent else sequence), max_length)
@@ -70,7 +69,7 @@ def parts(
         *, past_key_values: Any, attention_mask: torch.Tensor, past_states: Any = states, **tokens: Any
     ) -> dict[str, Any]:
         present = pytree.tree_map_only(torch.Tensor, torch.clone, past_key_values)  # models write into their cache
-        given = {**tokens, "attention_mask": attention_mask if attends else None, name: present}
+        given = {**tokens, "attention_mask": attention_mask if attends else None} | cache_argument(model.forward, present)
         with with_states(model, past_states) as new_states:
             result = model.forward(**given, use_cache=True, return_dict=True)
         keep_states(past_key_values, present, attention_mask[:, -1] == 0)
