@@ -13,6 +13,7 @@ import torch
 
 import onnxexp
 from onnxexp import CaptureError, OptionError
+from onnxexp_transformers.export_switch import export_switch
 from onnxexp_transformers.folder import write_folder
 from onnxexp_transformers.loading import Loaded, load
 from onnxexp_transformers.tasks import Part, task_of
@@ -87,7 +88,9 @@ def export(
     chosen = task_of(task)
     loaded = load(model, chosen, trust_remote_code=trust_remote_code, dtype=dtype)
     given = dict(task_options or {})
-    programs = {part.name: _program(part, options) for part in chosen.parts(loaded.model, **given)}
+    parts = chosen.parts(loaded.model, **given)
+    with export_switch(loaded.model):
+        programs = {part.name: _program(part, options) for part in parts}
     exported = ExportedModel(task, programs, loaded, given)
     if output is not None:
         exported.save(output)
