@@ -85,7 +85,6 @@ ARCHITECTURES = [
         lambda: hf.SwitchTransformersConfig(
             **T5, num_experts=4, expert_capacity=64, num_sparse_encoder_layers=1, num_sparse_decoder_layers=1
         ),
-        fails="the model reads router logits of the encoder's output, which is more than its hidden state",
     ),
     Architecture("T5Gemma", TASK, _t5gemma),
     Architecture("BART", TASK, lambda: hf.BartConfig(**BART)),
@@ -107,7 +106,6 @@ ARCHITECTURES = [
         "NLLB-MOE",
         TASK,
         lambda: hf.NllbMoeConfig(**BART, num_experts=4, encoder_sparse_step=2, decoder_sparse_step=2, expert_capacity=64),
-        fails="the model reads router logits of the encoder's output, which is more than its hidden state",
     ),
     Architecture(
         "FSMT",

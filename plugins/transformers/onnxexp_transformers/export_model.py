@@ -13,6 +13,7 @@ import torch
 
 import onnxexp
 from onnxexp import CaptureError, OptionError
+from onnxexp_transformers.expert_loops import all_experts
 from onnxexp_transformers.export_switch import export_switch
 from onnxexp_transformers.folder import write_folder
 from onnxexp_transformers.loading import Loaded, load
@@ -89,7 +90,7 @@ def export(
     loaded = load(model, chosen, trust_remote_code=trust_remote_code, dtype=dtype)
     given = dict(task_options or {})
     parts = chosen.parts(loaded.model, **given)
-    with export_switch(loaded.model):
+    with export_switch(loaded.model), all_experts(loaded.model):
         programs = {part.name: _program(part, options) for part in parts}
     exported = ExportedModel(task, programs, loaded, given)
     if output is not None:
