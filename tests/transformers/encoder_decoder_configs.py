@@ -77,7 +77,8 @@ ARCHITECTURES = [
         "LongT5",
         TASK,
         lambda: hf.LongT5Config(**T5, local_radius=3),
-        fails="the encoder branches in Python on whether a text fills blocks: the graph takes whole blocks only, with a warning",
+        WHOLE,
+        fails="results of tokens that the mask leaves out differ: transformers' depend on how it pads blocks; all others agree",
     ),
     Architecture(
         "Switch Transformers",
@@ -96,7 +97,7 @@ ARCHITECTURES = [
         "PEGASUS-X",
         TASK,
         lambda: hf.PegasusXConfig(**BART, block_size=4, num_global_tokens=3),
-        fails="the encoder branches in Python on whether a text fills blocks: the graph takes whole blocks only, with a warning",
+        WHOLE,
     ),
     Architecture("MarianMT", TASK, lambda: hf.MarianConfig(**BART)),
     Architecture("Blenderbot", TASK, lambda: hf.BlenderbotConfig(**BART)),

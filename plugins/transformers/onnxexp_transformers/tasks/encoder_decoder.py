@@ -25,6 +25,7 @@ from onnxexp_transformers.tasks import Part
 from onnxexp_transformers.tasks.example_inputs import Example, Sizes, parameters_of, sizes_of
 from onnxexp_transformers.tasks.one_graph import example_of
 from onnxexp_transformers.tasks.probes import refusing_misfits, same
+from onnxexp_transformers.tasks.whole_blocks import block_of, run_on_blocks
 
 __all__ = ["parts"]
 
@@ -67,10 +68,10 @@ def _encoder(model: Any, source: Example) -> Part:
 
     These are layers of the decoder that read only the encoder's result.
     """
-    encoder = model.get_encoder()
+    block = block_of(model, source.inputs)
 
     def forward(**inputs: Any) -> dict[str, Any]:
-        encoded = encoder(**inputs, return_dict=True)
+        encoded = run_on_blocks(model, inputs, block)
         hidden, own = encoded.last_hidden_state, encoded.get("attention_mask")
         cache = EncoderDecoderCache(_empty(model), _empty(model))
         start = torch.zeros(hidden.shape[0], 1, dtype=torch.int64, device=hidden.device)  # its results are not returned
