@@ -1,7 +1,8 @@
 """Texts that an encoder cuts into blocks are padded to whole blocks.
 
 Such an encoder branches in Python on whether a text fills its blocks, so that the graph would be right for those that do, or for
-those that do not. A text that is padded before it fills them always.
+those that do not. A text that is padded before it fills them always. Results of tokens that the mask leaves out may differ from
+transformers': LongT5's depend on its padding.
 """
 
 from __future__ import annotations
