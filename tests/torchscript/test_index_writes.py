@@ -147,3 +147,23 @@ ONE_EACH = torch.tensor([[0.0, 3.0], [0.0, -2.0]])
 )
 def test_a_mask_selects_one_element_of_the_example(run):
     run()
+
+
+def rows_of_joined_axes(x: Tensor, mask: Tensor) -> Tensor:
+    rows = mask.nonzero()[:, 0]
+    x, chosen = x + 0, x.view(-1, 2, 2)[rows]
+    x[rows] = -chosen.view(rows.size(0), -1)
+    return x
+
+
+MASK = torch.tensor([True, False, True])
+
+
+@programs(
+    Program(
+        rows_of_joined_axes, torch.randn(3, 4), MASK, at=[(torch.randn(4, 4), torch.ones(4, dtype=torch.bool))],
+        dynamic=[{0}, {0}], captures=("trace", "script"), opsets=(11, 20),
+    )
+)  # fmt: skip
+def test_values_keep_the_shape_that_a_view_gives_them(run):
+    run()

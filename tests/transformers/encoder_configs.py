@@ -6,7 +6,7 @@ from typing import Any
 
 import transformers as hf
 
-from .architecture import Architecture
+from .architecture import TEXT, Architecture
 
 __all__ = ["ARCHITECTURES"]
 
@@ -20,6 +20,8 @@ BASE: dict[str, Any] = {
     "initializer_range": 0.2,
 }
 XLM: dict[str, Any] = {"vocab_size": 99, "emb_dim": 32, "n_layers": 2, "n_heads": 4, "max_position_embeddings": 64}
+WHOLE = (*TEXT, {"batch": 2, "sequence": 16}, {"batch": 1, "sequence": 1})
+"""Texts that fill windows, too."""
 DEBERTA: dict[str, Any] = BASE | {
     "relative_attention": True,
     "pos_att_type": ["p2c", "c2p"],
@@ -81,18 +83,8 @@ ARCHITECTURES = [
         lambda: hf.ModernBertConfig(**BASE, local_attention=8, pad_token_id=0, cls_token_id=1, sep_token_id=2),
         quick=True,
     ),
-    Architecture(
-        "Longformer",
-        LABEL,
-        _longformer,
-        fails="torch.export does not find the number of chunks of a padded text: it branches on an unbacked size",
-    ),
-    Architecture(
-        "Longformer",
-        FILL,
-        _longformer,
-        fails="torch.export does not find the number of chunks of a padded text: it branches on an unbacked size",
-    ),
+    Architecture("Longformer", LABEL, _longformer, WHOLE),
+    Architecture("Longformer", FILL, _longformer, WHOLE),
     Architecture("BigBird", FILL, lambda: hf.BigBirdConfig(**BASE, attention_type="original_full")),
     Architecture("Nyströmformer", FILL, lambda: hf.NystromformerConfig(**BASE, num_landmarks=4, segment_means_seq_len=4)),
     Architecture("FNet", FILL, lambda: hf.FNetConfig(**BASE)),

@@ -6,7 +6,7 @@ from typing import Any
 
 import transformers as hf
 
-from .architecture import Architecture
+from .architecture import TEXT, Architecture
 
 __all__ = ["ARCHITECTURES", "BART"]
 
@@ -60,6 +60,8 @@ GEMMA: dict[str, Any] = {
     "query_pre_attn_scalar": 8,
 }
 TASK = "text2text-generation"
+WHOLE = (*TEXT, {"batch": 2, "sequence": 16}, {"batch": 1, "sequence": 1, "target": 1})
+"""Sources that fill windows, too."""
 
 
 def _t5gemma() -> Any:
@@ -75,7 +77,7 @@ ARCHITECTURES = [
         "LongT5",
         TASK,
         lambda: hf.LongT5Config(**T5, local_radius=3),
-        fails="the encoder branches in Python on whether a text fills blocks: the graph takes whole blocks only, with a warning",
+        WHOLE,
     ),
     Architecture(
         "Switch Transformers",
@@ -83,7 +85,6 @@ ARCHITECTURES = [
         lambda: hf.SwitchTransformersConfig(
             **T5, num_experts=4, expert_capacity=64, num_sparse_encoder_layers=1, num_sparse_decoder_layers=1
         ),
-        fails="the model reads router logits of the encoder's output, which is more than its hidden state",
     ),
     Architecture("T5Gemma", TASK, _t5gemma),
     Architecture("BART", TASK, lambda: hf.BartConfig(**BART)),
@@ -95,7 +96,7 @@ ARCHITECTURES = [
         "PEGASUS-X",
         TASK,
         lambda: hf.PegasusXConfig(**BART, block_size=4, num_global_tokens=3),
-        fails="the encoder branches in Python on whether a text fills blocks: the graph takes whole blocks only, with a warning",
+        WHOLE,
     ),
     Architecture("MarianMT", TASK, lambda: hf.MarianConfig(**BART)),
     Architecture("Blenderbot", TASK, lambda: hf.BlenderbotConfig(**BART)),
@@ -105,7 +106,6 @@ ARCHITECTURES = [
         "NLLB-MOE",
         TASK,
         lambda: hf.NllbMoeConfig(**BART, num_experts=4, encoder_sparse_step=2, decoder_sparse_step=2, expert_capacity=64),
-        fails="the model reads router logits of the encoder's output, which is more than its hidden state",
     ),
     Architecture(
         "FSMT",
@@ -136,10 +136,5 @@ ARCHITECTURES = [
         fails="with a cache the decoder takes one token at a time, so that no prompt of several",
     ),
     Architecture("BigBird-Pegasus", TASK, lambda: hf.BigBirdPegasusConfig(**BART, attention_type="original_full")),
-    Architecture(
-        "LED",
-        TASK,
-        lambda: hf.LEDConfig(**LED),
-        fails="torch.export does not find the number of chunks of a padded text: it branches on an unbacked size",
-    ),
+    Architecture("LED", TASK, lambda: hf.LEDConfig(**LED), WHOLE),
 ]

@@ -15,7 +15,7 @@ import torch
 from onnxexp.torch_ops.schemas import schemas
 from onnxexp_torchscript.jit_nodes import blocks, inputs
 
-__all__ = ["broadcast_writes", "fit"]
+__all__ = ["broadcast_writes", "fit", "strips_ones"]
 
 _NONE = "(no schema)"
 
@@ -36,7 +36,7 @@ def broadcast_writes(graph: Any) -> None:
 def _broadcast(graph: Any, node: Any) -> None:
     written, source = inputs(node)[:2]
     passed = []
-    while source.node().kind() == "aten::expand" or _strips_ones(source.node()):
+    while source.node().kind() == "aten::expand" or strips_ones(source.node()):
         passed.append(source.node())
         source = source.node().inputsAt(0)
     added = len(_sizes(source)) - len(_sizes(written)) if passed else 0
@@ -51,12 +51,15 @@ def _broadcast(graph: Any, node: Any) -> None:
             each.destroy()
 
 
-def _strips_ones(node: Any) -> bool:
+def strips_ones(node: Any) -> bool:
     """Whether a view only drops axes of size 1 in front."""
     if node.kind() != "aten::view":
         return False
-    before, after = _sizes(node.inputsAt(0)), _sizes(node.output())
-    return before[len(before) - len(after) :] == after and set(before[: len(before) - len(after)]) <= {1}
+    before, after = node.inputsAt(0).type().sizes(), node.output().type().sizes()
+    if before is None or after is None:  # in a script
+        return False
+    dropped = len(before) - len(after)
+    return bool(before[dropped:] == after and set(before[:dropped]) <= {1})
 
 
 def _sizes(value: Any) -> list[int]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from onnxexp import TensorType, Value
 from onnxexp_torchscript import rnn_cells
+from onnxexp_torchscript.call_repair import strips_ones
 from onnxexp_torchscript.interpreter import Interpreter, Rewritten
 
 __all__ = ["REWRITTEN"]
@@ -63,10 +64,10 @@ def _to_device(interpreter: Interpreter, name: str, args: list[Any]) -> Rewritte
 def _view(interpreter: Interpreter, name: str, args: list[Any]) -> Rewritten:
     """Keep the axes of an assigned value that are 1 long in the example only.
 
-    torch drops them before the assignment ``x[mask] = y[mask]``, which broadcasts them.
+    torch drops them before the assignment ``x[mask] = y[mask]``, which broadcasts them. Any other view is the user's own.
     """
     tensor, sizes = args
-    uses = interpreter.node.output().uses()
+    uses = interpreter.node.output().uses() if strips_ones(interpreter.node) else ()
     assigned = uses and all(use.user.kind() in _ASSIGNMENTS and use.offset == _VALUES for use in uses)
     dropped = (interpreter.rank(tensor) or 0) - len(sizes) if assigned and isinstance(sizes, list) else 0
     if any(isinstance(interpreter.size(tensor, axis), Value) for axis in range(dropped)):

@@ -6,6 +6,7 @@ The trace records operators for ``math.ceil(n / 8)`` and ``n.item()`` of a size,
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -32,7 +33,19 @@ def size_rounding() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     """
     for name, function in _ROUNDING.items():
         yield torch.Tensor, f"__{name}__", _rounded(getattr(torch, name), function)
-    yield torch.Tensor, "item", lambda self: self if _traced(self) and _is_whole(self) else _item(self)
+    yield torch.Tensor, "item", _number
+
+
+def _number(self: torch.Tensor) -> Any:
+    if not _tracer._is_tracing():
+        return _item(self)
+    if is_size(self) and _is_whole(self):
+        return self
+    with warnings.catch_warnings(record=True) as caught:
+        number = _item(self)
+    for each in caught:
+        warnings.warn(each.message, each.category, stacklevel=2)  # the line of the call, not this one
+    return number
 
 
 def _rounded(traced: Callable[[torch.Tensor], torch.Tensor], function: Callable[[float], int]) -> Callable[..., Any]:

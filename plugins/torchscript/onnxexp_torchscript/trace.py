@@ -34,6 +34,7 @@ from onnxexp_torchscript.size_functions import size_functions
 from onnxexp_torchscript.size_lists import size_lists
 from onnxexp_torchscript.size_rounding import size_rounding
 from onnxexp_torchscript.source_locations import Places
+from onnxexp_torchscript.traced_strides import traced_strides
 from onnxexp_torchscript.unrecorded_writes import drop_kept_writes, keep_writes, resizing_refused
 from onnxexp_torchscript.written_parameters import restored_parameters
 
@@ -277,6 +278,7 @@ def _replaced(functions: list[Any]) -> Iterator[tuple[Any, str, Any]]:
         *size_lists(),
         *size_rounding(),
         *size_functions(),
+        *traced_strides(),
         *whole_cells(),
         *resizing_refused(),
         numbers_kept(functions),

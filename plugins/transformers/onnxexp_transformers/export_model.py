@@ -12,6 +12,8 @@ import torch
 
 import onnxexp
 from onnxexp import CaptureError
+from onnxexp_transformers.expert_loops import all_experts
+from onnxexp_transformers.export_switch import export_switch
 from onnxexp_transformers.exported_parts import ExportedParts
 from onnxexp_transformers.folder import write_folder
 from onnxexp_transformers.loading import load
@@ -75,7 +77,9 @@ def export(
     chosen = task_of(task)
     loaded = load(model, chosen, trust_remote_code=trust_remote_code, dtype=dtype)
     given = dict(task_options or {})
-    programs = {part.name: _program(part, options) for part in chosen.parts(loaded.model, **given)}
+    parts = chosen.parts(loaded.model, **given)
+    with export_switch(loaded.model), all_experts(loaded.model):
+        programs = {part.name: _program(part, options) for part in parts}
     exported = ExportedModel(task, programs, loaded, given)
     if output is not None:
         exported.save(output)

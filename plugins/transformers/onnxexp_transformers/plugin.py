@@ -1,13 +1,14 @@
-"""The plugin: caches of transformers are inputs and outputs of an export."""
+"""The plugin: caches of transformers are inputs and outputs of an export, and its models take the paths meant for exports."""
 
 from __future__ import annotations
 
-import contextlib
 from contextlib import AbstractContextManager
 from typing import Any
 
 from onnxexp import hookimpl
+from onnxexp.capture.torch_state import replace_attributes
 from onnxexp_transformers.cache_nodes import register_caches
+from onnxexp_transformers.tracing_switch import tracing_switch
 
 __all__ = ["plugin"]
 
@@ -15,9 +16,9 @@ __all__ = ["plugin"]
 class _Plugin:
     @hookimpl
     def capture_context(self) -> AbstractContextManager[Any]:
-        """Register the caches before the core flattens the example."""
+        """Register the caches before the core flattens the example, and set transformers' switch for exports."""
         register_caches()
-        return contextlib.nullcontext()
+        return replace_attributes([tracing_switch()])
 
 
 plugin = _Plugin()

@@ -17,6 +17,7 @@ from torch._subclasses import fake_impls
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 
 from onnxexp.capture.torch_state import replace_attributes
 from onnxexp_aten.capture.in_captures import in_captures
@@ -135,7 +136,7 @@ def _reshape_from_tensor(original: Callable[..., Any], input: torch.Tensor, shap
 
 def _as_tensor(original: Callable[..., Any], data: Any, dtype: torch.dtype | None = None, device: Any = None) -> torch.Tensor:
     """Call torch.tensor for symbolic sizes, which as_tensor would fix."""
-    symbolic = any(isinstance(number, torch.SymInt) for number in (data if isinstance(data, (list, tuple)) else [data]))
+    symbolic = any(isinstance(number, torch.SymInt) for number in pytree.tree_leaves(data))
     return (torch.tensor if symbolic else original)(data, dtype=dtype, device=device)
 
 

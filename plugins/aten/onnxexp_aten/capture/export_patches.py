@@ -17,6 +17,7 @@ from onnxexp.capture.torch_state import is_exporting, replace_attributes
 from onnxexp_aten.capture.computed_sizes import keep_computed_sizes
 from onnxexp_aten.capture.data_dependent_ops import keep_data_dependent_ops
 from onnxexp_aten.capture.indexed_pieces import export_with_pieces, trace_pieces
+from onnxexp_aten.capture.module_casts import keep_modules
 from onnxexp_aten.capture.recurrent_layers import keep_composite_ops
 from onnxexp_aten.capture.slice_lengths import exact_slice_lengths
 
@@ -37,5 +38,5 @@ def keep_operators_whole() -> Iterator[None]:
             run = functools.partial(original, *args, **options)
             return run() if strict else export_with_pieces(run, args[0])  # strict mode knows a tensor's methods itself
 
-    with replace_attributes([(torch.export, "export", export)]), trace_pieces():
+    with replace_attributes([(torch.export, "export", export), keep_modules()]), trace_pieces():
         yield

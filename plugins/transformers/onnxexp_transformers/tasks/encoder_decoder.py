@@ -4,6 +4,8 @@ The encoder takes the source, ``input_ids`` or features of a sound, and returns 
 the cross-attention, ``present.0.encoder.key``: they are computed once. The decoder takes ``input_ids``, the mask of the source as
 ``encoder_attention_mask``, and the caches of both attentions, and returns ``logits`` and the cache of its self-attention,
 ``present.0.decoder.key``. The first call has a cache of length 0.
+
+An encoder that computes a mask of its frames, as Moonshine's, returns it as ``encoder_attention_mask``.
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ from typing import Any
 
 import torch
 from transformers import EncoderDecoderCache
-from transformers.modeling_outputs import BaseModelOutput
 
 from onnxexp import OptionError
 from onnxexp_transformers.adapted_module import AdaptedModule
@@ -25,6 +26,7 @@ from onnxexp_transformers.tasks import Part
 from onnxexp_transformers.tasks.example_inputs import Example, Sizes, parameters_of, sizes_of
 from onnxexp_transformers.tasks.one_graph import example_of
 from onnxexp_transformers.tasks.probes import refusing_misfits, same
+from onnxexp_transformers.tasks.whole_blocks import block_of, run_on_blocks
 
 __all__ = ["parts"]
 
@@ -60,7 +62,7 @@ def _parts(model: Any, sizes: Sizes) -> Sequence[Part]:
     del source.axes["decoder_input_ids"]
     encoder = _encoder(model, source)
     with torch.no_grad():
-        encoded = encoder.module(**source.inputs)
+        encoded = model.get_encoder()(**source.inputs, return_dict=True)
     return [encoder, _decoder(model, source, encoded, start)]
 
 
@@ -69,25 +71,28 @@ def _encoder(model: Any, source: Example) -> Part:
 
     These are layers of the decoder that read only the encoder's result.
     """
-    encoder = model.get_encoder()
+    block = block_of(model, source.inputs)
 
     def forward(**inputs: Any) -> dict[str, Any]:
-        hidden = encoder(**inputs, return_dict=True).last_hidden_state
+        encoded = run_on_blocks(model, inputs, block)
+        hidden, own = encoded.last_hidden_state, encoded.get("attention_mask")
         cache = EncoderDecoderCache(_empty(model), _empty(model))
         start = torch.zeros(hidden.shape[0], 1, dtype=torch.int64, device=hidden.device)  # its results are not returned
-        _decode(model, hidden, cache, start, inputs.get("attention_mask"))
-        return {"last_hidden_state": hidden, "present": EncoderDecoderCache(_empty(model), cache.cross_attention_cache)}
+        _decode(model, encoded, cache, start, inputs.get("attention_mask"))
+        results = {"last_hidden_state": hidden, "present": EncoderDecoderCache(_empty(model), cache.cross_attention_cache)}
+        return results if own is None else {**results, "encoder_attention_mask": own}
 
     return Part("encoder", AdaptedModule(model, forward, list(source.inputs)), source.inputs, source.axes)
 
 
-def _decoder(model: Any, source: Example, encoded: Mapping[str, Any], ids: torch.Tensor) -> Part:
+def _decoder(model: Any, source: Example, encoded: Any, ids: torch.Tensor) -> Part:
     """Return the decoder.
 
     It takes the encoder's result only where the model reads that beside the cache.
     """
-    hidden, mask = encoded["last_hidden_state"], source.inputs.get("attention_mask")
-    inputs: dict[str, Any] = {"input_ids": ids, "past_key_values": _filled(model, hidden, ids, mask)}
+    hidden, own = encoded.last_hidden_state, encoded.get("attention_mask")
+    mask = source.inputs.get("attention_mask") if own is None else own
+    inputs: dict[str, Any] = {"input_ids": ids, "past_key_values": _filled(model, encoded, ids, mask)}
     axes: dict[str, Any] = {"input_ids": {0: "batch", 1: "sequence"}}
     dynamic = any(label != "batch" for each in source.axes.values() for label in each.values())
     for name, each in cache_axes(inputs["past_key_values"], growing=True).items():
@@ -95,11 +100,11 @@ def _decoder(model: Any, source: Example, encoded: Mapping[str, Any], ids: torch
         axes[f"past_key_values.{name}"] = {0: "batch"} | {axis: length for axis in each if axis and length}
     if mask is not None:
         inputs["encoder_attention_mask"] = mask
-        whole = mask.shape[1] == hidden.shape[1]  # a mask of frames is longer than the encoder's result
+        whole = own is not None or mask.shape[1] == hidden.shape[1]  # a mask of frames is longer than the encoder's result
         axes["encoder_attention_mask"] = (
             {0: "batch", 1: "encoder_sequence"} if whole and dynamic else source.axes["attention_mask"]
         )
-    if not _reads_cache_only(model, hidden, inputs):
+    if not _reads_cache_only(model, encoded, inputs):
         inputs["encoder_hidden_states"] = hidden
         axes["encoder_hidden_states"] = {0: "batch", 1: "encoder_sequence"} if dynamic else {0: "batch"}
 
@@ -109,29 +114,31 @@ def _decoder(model: Any, source: Example, encoded: Mapping[str, Any], ids: torch
         if encoder_hidden_states is None:
             keys = past_key_values.cross_attention_cache.layers[0].keys
             encoder_hidden_states = keys.new_zeros(keys.shape[0], keys.shape[2], hidden.shape[2])  # only its sizes are read
-        logits = _decode(model, encoder_hidden_states, past_key_values, input_ids, encoder_attention_mask)
+        given = _with(encoded, encoder_hidden_states, encoder_attention_mask)
+        logits = _decode(model, given, past_key_values, input_ids, encoder_attention_mask)
         return {"logits": logits, "past_key_values": EncoderDecoderCache(past_key_values.self_attention_cache, _empty(model))}
 
     return Part("decoder", AdaptedModule(model, forward, list(inputs)), inputs, axes)
 
 
-def _reads_cache_only(model: Any, hidden: torch.Tensor, inputs: Mapping[str, Any]) -> bool:
+def _reads_cache_only(model: Any, encoded: Any, inputs: Mapping[str, Any]) -> bool:
     """Whether the decoder reads the encoder's result from the cache only.
 
     Then another result in its place makes no difference.
     """
     mask, results = inputs.get("encoder_attention_mask"), []
-    for each in (torch.zeros_like(hidden), torch.ones_like(hidden)):
+    for like in (torch.zeros_like, torch.ones_like):
+        other = _with(encoded, like(encoded.last_hidden_state), mask)
         with torch.no_grad():
-            results.append(_decode(model, each, copy.deepcopy(inputs["past_key_values"]), inputs["input_ids"], mask))
+            results.append(_decode(model, other, copy.deepcopy(inputs["past_key_values"]), inputs["input_ids"], mask))
     return same(*results)
 
 
-def _filled(model: Any, hidden: torch.Tensor, ids: torch.Tensor, mask: torch.Tensor | None) -> EncoderDecoderCache:
+def _filled(model: Any, encoded: Any, ids: torch.Tensor, mask: torch.Tensor | None) -> EncoderDecoderCache:
     """Return a cache after some tokens."""
     cache = EncoderDecoderCache(_empty(model), _empty(model))
     with torch.no_grad():
-        _decode(model, hidden, cache, ids[:, :1].expand(-1, _PAST), mask)
+        _decode(model, encoded, cache, ids[:, :1].expand(-1, _PAST), mask)
     return cache
 
 
@@ -140,10 +147,19 @@ def _empty(model: Any) -> PastCache:
     return PastCache(getattr(decoder, "config", model.config))  # a decoder that is a plain module has none
 
 
-def _decode(model: Any, hidden: torch.Tensor, cache: Any, ids: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-    """Run the decoder, and fill the cache; return the logits."""
-    given = cache_argument(model.forward, cache) | ({} if mask is None else {"attention_mask": mask})
-    encoded = BaseModelOutput(last_hidden_state=hidden)
+def _with(encoded: Any, hidden: torch.Tensor, mask: torch.Tensor | None) -> Any:
+    """Return an encoder's result of the same class, with other tensors."""
+    own = {} if encoded.get("attention_mask") is None else {"attention_mask": mask}
+    return type(encoded)(last_hidden_state=hidden, **own)
+
+
+def _decode(model: Any, encoded: Any, cache: Any, ids: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+    """Run the decoder, and fill the cache; return the logits.
+
+    `encoded` is the encoder's result. Its own mask, where it has one, replaces `mask`.
+    """
+    own_mask = mask is None or encoded.get("attention_mask") is not None
+    given = cache_argument(model.forward, cache) | ({} if own_mask else {"attention_mask": mask})
     result = model(encoder_outputs=encoded, decoder_input_ids=ids, use_cache=True, return_dict=True, **given)
     logits: torch.Tensor = result.logits
     return logits

@@ -24,6 +24,7 @@ from onnxexp_transformers.cache_nodes import named_tensors
 from onnxexp_transformers.example_caches import cache_axes, example_cache, keep_states, recurrent_states
 from onnxexp_transformers.module_states import assigned_states, with_states
 from onnxexp_transformers.tasks import Part
+from onnxexp_transformers.tasks.rwkv_state import rwkv_part
 
 __all__ = ["parts"]
 
@@ -44,6 +45,8 @@ def parts(
     """
     accepted = inspect.signature(model.forward).parameters
     has_cache = cache_parameter(model.forward) is not None
+    if not has_cache and "state" in accepted:
+        return [rwkv_part(model, batch, past, static=cache != "past" or max_length is not None)]
     if not has_cache or "input_ids" not in accepted:
         raise OptionError(
             f"{type(model).__name__} does not fit the task text-generation: its forward has no parameter "

@@ -1,0 +1,48 @@
+"""Loops over experts: an export computes every expert, not only those that have a token.
+
+transformers' layers of experts loop over ``(…).nonzero()``, the experts that a token of the batch has chosen. An expert without
+tokens adds nothing to the result, so that the loop over all of them computes the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from onnxexp.capture.torch_state import is_exporting, replace_attributes
+
+__all__ = ["all_experts"]
+
+
+@contextlib.contextmanager
+def all_experts(model: torch.nn.Module) -> Iterator[None]:
+    """Let the layers of experts of a model loop over all their experts for a while."""
+    layers = [module for module in model.modules() if _loops(module)]
+    with replace_attributes((layer, "forward", _over_all(layer, layer.forward)) for layer in layers):
+        yield
+
+
+def _loops(module: torch.nn.Module) -> bool:
+    """Whether a module is a dict of experts; other layers have one tensor for all."""
+    return isinstance(module, torch.nn.ModuleDict) and "num_experts" in vars(module)
+
+
+def _over_all(layer: Any, forward: Callable[..., Any]) -> Callable[..., Any]:
+    nonzero = torch.Tensor.nonzero
+
+    def listed(self: torch.Tensor, **options: Any) -> Any:
+        every = self.dim() == 1 and self.shape[0] == layer.num_experts and not options
+        return [[index] for index in range(layer.num_experts)] if every else nonzero(self, **options)
+
+    @functools.wraps(forward)
+    def call(*args: Any, **options: Any) -> Any:
+        if not is_exporting():
+            return forward(*args, **options)
+        with replace_attributes([(torch.Tensor, "nonzero", listed)]):
+            return forward(*args, **options)
+
+    return call

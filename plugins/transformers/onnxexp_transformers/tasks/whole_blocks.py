@@ -1,0 +1,54 @@
+"""Texts that an encoder cuts into blocks are padded to whole blocks.
+
+Such an encoder branches in Python on whether a text fills its blocks, so that the graph would be right for those that do, or for
+those that do not. A text that is padded before it fills them always. Results of tokens that the mask leaves out may differ from
+transformers': LongT5's depend on its padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.nn.functional import pad
+
+from onnxexp_transformers.tasks.example_inputs import setting
+
+__all__ = ["block_of", "run_on_blocks"]
+
+_SETTINGS = {"attention_window": 0, "block_size": 0, "local_radius": 1}
+"""The settings with the length of a block, and what to add: LED; PEGASUS-X and BigBird-Pegasus; LongT5."""
+
+
+def block_of(model: Any, inputs: Mapping[str, torch.Tensor]) -> int:
+    """Return the length of an encoder's blocks; 1 where padding is no cure.
+
+    Padding is one where the encoder computes the same with it, for the tokens that the mask leaves in. `inputs` are those of the
+    encoder, with a mask.
+    """
+    names = [name for name in _SETTINGS if setting(model.config, name) is not None]
+    if not names or not {"input_ids", "attention_mask"} <= inputs.keys():
+        return 1
+    size = setting(model.config, names[0])
+    block = (size if isinstance(size, int) else max(size)) + _SETTINGS[names[0]]
+    length = inputs["input_ids"].shape[1]
+    text = {name: tensor[:, 1:] for name, tensor in inputs.items()} if length % block == 0 else inputs
+    real = text["attention_mask"].bool()
+    with torch.no_grad():
+        results = [run_on_blocks(model, text, each).last_hidden_state[real] for each in (1, block)]
+    return block if torch.allclose(*results, rtol=1e-3, atol=1e-4) else 1
+
+
+def run_on_blocks(model: Any, inputs: Mapping[str, Any], block: int) -> Any:
+    """Run the encoder on texts padded to whole blocks; return its result for the texts."""
+    encoder = model.get_encoder()
+    if block == 1:
+        return encoder(**inputs, return_dict=True)
+    length = inputs["input_ids"].shape[1]
+    more = block * ((length + block - 1) // block) - length
+    fill = {"input_ids": model.config.pad_token_id or 0}
+    padded = {name: pad(tensor, (0, more), value=fill.get(name, 0)) for name, tensor in inputs.items()}
+    encoded = encoder(**padded, return_dict=True)
+    encoded.last_hidden_state = encoded.last_hidden_state[:, :length]
+    return encoded

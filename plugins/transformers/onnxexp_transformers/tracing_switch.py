@@ -1,0 +1,34 @@
+"""``torch.jit.is_tracing()`` in modules of transformers, which is their switch for exports.
+
+Where it is true, models of images leave out shortcuts for the configured size, which would fix the size of the graph.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from onnxexp.capture.torch_state import is_exporting
+
+__all__ = ["tracing_switch"]
+
+_PACKAGES = ("transformers", "transformers_modules")
+"""transformers, and its name for the code of checkpoints."""
+
+
+def tracing_switch() -> tuple[Any, str, Callable[[], bool]]:
+    """Return the replacement (owner, name, function) of `torch.jit.is_tracing`.
+
+    In captures of torch.export it is true for transformers, and false for torch's own modules.
+    """
+    original = torch.jit.is_tracing
+
+    def is_tracing() -> bool:
+        if torch.compiler.is_dynamo_compiling() or not (torch.compiler.is_exporting() and is_exporting()):
+            return bool(original())
+        return str(sys._getframe(1).f_globals.get("__name__")).partition(".")[0] in _PACKAGES
+
+    return torch.jit, "is_tracing", is_tracing
