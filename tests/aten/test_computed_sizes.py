@@ -208,7 +208,9 @@ def test_roll_of_sizes_that_are_rounded_products() -> None:
 
 def test_as_tensor_of_sizes() -> None:
     def model(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return torch.as_tensor(x.shape[0]) + 1, torch.as_tensor([x.shape[0], 2], dtype=torch.float32), torch.as_tensor(x)
+        rows = x.shape[0]
+        pairs = torch.as_tensor([(rows, 2), (rows + 1, rows // 2)], dtype=torch.long)
+        return torch.as_tensor(rows) + 1, torch.as_tensor([rows, 2], dtype=torch.float32), torch.as_tensor(x), pairs
 
     program = onnxexp.export(model, (torch.rand(3),), dynamic_shapes=({0: "n"},), capture="export")
     for size in (3, 7, 1):

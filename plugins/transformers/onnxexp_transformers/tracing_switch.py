@@ -27,7 +27,9 @@ def tracing_switch() -> tuple[Any, str, Callable[[], bool]]:
     original = torch.jit.is_tracing
 
     def is_tracing() -> bool:
-        if torch.compiler.is_dynamo_compiling() or not (torch.compiler.is_exporting() and is_exporting()):
+        if torch.compiler.is_dynamo_compiling():  # strict capture cannot trace what follows
+            return False
+        if not (torch.compiler.is_exporting() and is_exporting()):
             return bool(original())
         return str(sys._getframe(1).f_globals.get("__name__")).partition(".")[0] in _PACKAGES
 
