@@ -15,6 +15,7 @@ import onnxexp
 from onnxexp import CaptureError, OptionError
 from onnxexp_transformers.folder import write_folder
 from onnxexp_transformers.loading import Loaded, load
+from onnxexp_transformers.shared_buffers import SHARED_BUFFERS, shareable
 from onnxexp_transformers.tasks import Part, task_of
 
 __all__ = ["ExportedModel", "export"]
@@ -88,6 +89,9 @@ def export(
     loaded = load(model, chosen, trust_remote_code=trust_remote_code, dtype=dtype)
     given = dict(task_options or {})
     programs = {part.name: _program(part, options) for part in chosen.parts(loaded.model, **given)}
+    for program in programs.values():
+        if inputs := shareable(program.model.graph):
+            program.model.metadata_props[SHARED_BUFFERS] = " ".join(inputs)
     exported = ExportedModel(task, programs, loaded, given)
     if output is not None:
         exported.save(output)
