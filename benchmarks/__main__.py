@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from . import bridge, checking, decoding, diff, models, platform_cost, running, tables
+from . import bridge, checking, contrib_operators, decoding, diff, models, platform_cost, running, tables
 from .large_models import LARGE
 from .results import Run
 
@@ -73,7 +73,8 @@ def _measure(options: argparse.Namespace, console: Console) -> Run:
         chosen = options.models.split(",") if options.models else list(LARGE)
         run.large = running.measure_large(chosen, settings, options.out.resolve(), lambda text: console.print(f"[dim]{text}"))
     if full or options.decoding:
-        run.decoding = decoding.measure(lambda text: console.print(f"[dim]{text}"))
+        run.contrib_operators = contrib_operators.measure()
+        run.decoding, run.decoding_shares = decoding.measure(lambda text: console.print(f"[dim]{text}"))
     if not part:
         run.platform = platform_cost.measure()
     run.save(target)

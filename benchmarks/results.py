@@ -133,7 +133,8 @@ class Run:
     """One run: the machine, the settings, the models, the cost of plugins in ms.
 
     Last the quantized models, microseconds per call of a C++ operator by who calls it, what checking
-    costs by model, the large models, and tokens per second by threads and context.
+    costs by model, the large models, tokens per second by threads, context and cache, the shares of
+    operators in that time by file, and ratios of ONNX Runtime's own operators to others.
     """
 
     machine: dict[str, str]
@@ -145,6 +146,8 @@ class Run:
     checking: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
     large: list[LargeResult] = dataclasses.field(default_factory=list)
     decoding: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
+    decoding_shares: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
+    contrib_operators: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Write the run as JSON."""
@@ -161,5 +164,5 @@ class Run:
         ]
         quantized = [QuantizedResult(**item) for item in data.get("quantized", [])]
         large = [LargeResult(**item) for item in data.get("large", [])]
-        rest = {key: data.get(key, {}) for key in ("bridge", "checking", "decoding")}
+        rest = {key: data.get(key, {}) for key in ("bridge", "checking", "decoding", "decoding_shares", "contrib_operators")}
         return Run(data["machine"], data["settings"], models, data.get("platform", {}), quantized, large=large, **rest)

@@ -11,7 +11,7 @@ from rich.table import Table as RichTable
 from . import targets
 from .bridge import LIMIT
 from .checking import CHUNK, LIMITS
-from .decoding import GOAL, RATIOS, SHARE, TOKENS
+from .decoding import CACHES, GOAL, OTHERS, RATIOS, SHARED, TOKENS
 from .exporters import PEERS
 from .large import LargeResult
 from .quantized import QuantizedResult
@@ -48,6 +48,8 @@ def tables(run: Run) -> list[Table]:
         _checking(run.checking),
         _large(run.large),
         _decoding(run.decoding),
+        _decoding_shares(run.decoding_shares),
+        _contrib_operators(run.contrib_operators),
         _platform(run.platform),
         _failures(models),
     ]
@@ -245,18 +247,37 @@ def _large(results: Sequence[LargeResult]) -> Table:
 
 
 def _decoding(rows: dict[str, dict[str, float]]) -> Table:
-    names = list(dict.fromkeys(name for figures in rows.values() for name in figures if name not in (*RATIOS, SHARE)))
+    ratios = (*RATIOS, SHARED)
+    names = list(dict.fromkeys(name for figures in rows.values() for name in figures if name not in ratios))
     built = [
-        (row, *(_number(figures.get(name), 1) for name in names), *(_number(figures.get(name), 2) for name in (*RATIOS, SHARE)))
+        (row, *(_number(figures.get(name), 1) for name in names), *(_number(figures.get(name), 2) for name in ratios))
         for row, figures in rows.items()
     ]
     note = (
-        f"Tokens per second, greedy, batch 1, {TOKENS} tokens: eager torch with a DynamicCache, and files in ONNX Runtime, whose "
-        "cache is bound from step to step; opset 20 unless another is named. contrib is target='onnxruntime-contrib', whose goal "
-        f"is {GOAL} times onnxexp's composition. The last column is the share of MatMul in the time of the composition's nodes: "
-        "its products with the weights are in all files."
+        f"Tokens per second, greedy, batch 1, {TOKENS} tokens: eager torch, and files in ONNX Runtime, by onnxexp_transformers. "
+        "A past cache grows, its presents are bound as the past of the next step; a static one, for "
+        f"{CACHES['static']['max_length']} tokens, is written in place. Opset 20 unless another is named. contrib is "
+        f"target='onnxruntime-contrib', whose goal is {GOAL} times onnxexp's composition. The last column compares contrib with "
+        "the composition and a past cache. Processor time with one thread."
     )
-    return Table("Decoding", note, ("", *names, *RATIOS, SHARE), built)
+    return Table("Decoding", note, ("", *names, *ratios), built)
+
+
+def _decoding_shares(rows: dict[str, dict[str, float]]) -> Table:
+    built = [(row, ", ".join(f"{name} {share:.2f}" for name, share in shares.items())) for row, shares in rows.items()]
+    note = (
+        f"The share of operators in the time of all nodes, in ONNX Runtime's profile of {TOKENS} tokens; {OTHERS} are the rest. "
+        "MatMul is mostly the products with the weights, which are the same in all files."
+    )
+    return Table("Decoding, operators", note, ("", "shares"), built)
+
+
+def _contrib_operators(ratios: dict[str, float]) -> Table:
+    note = (
+        "Speed of one form ÷ that of another, in ONNX Runtime with one thread: operators of com.microsoft against what onnxexp "
+        "exports, and one product with the joined weights of queries, keys and values, or of gate and up, against separate ones."
+    )
+    return Table("Contrib operators", note, ("", "ratio"), [(name, _number(ratio, 2)) for name, ratio in ratios.items()])
 
 
 def _platform(milliseconds: dict[str, float]) -> Table:

@@ -153,6 +153,25 @@ def test_scatter(check):
         name="index_copy",
     ),
     Case(lambda x, i, v: x.index_copy(1, i, v), r(4, 3), T([0, 2]), r(4, 2), dynamic={0: [0], 2: [0]}, name="index_copy_columns"),
+    Case(
+        lambda x, start, v: x.index_copy(2, torch.arange(v.shape[2]) + start, v),
+        r(2, 3, 9, 4),
+        torch.tensor(5),
+        r(2, 3, 2, 4),
+        dynamic={0: [0], 2: [0, 2]},
+        opsets=(14, 24),
+        name="index_copy_a_range",
+    ),
+    Case(
+        lambda x, start, v: x.index_copy(1, torch.arange(2) + start, v),
+        torch.randint(9, (2, 5)),
+        torch.tensor([3]),
+        torch.randint(9, (2, 2)),
+        dynamic={0: [0], 2: [0]},
+        opsets=(24,),
+        emits={"Shape", "Expand", "TensorScatter"},
+        name="index_copy_a_range_of_two",
+    ),
     Case(lambda x, i: x.index_fill(1, i, 2.5), r(4, 3), T([0, -1]), dynamic={0: [0], 1: [0]}, name="index_fill"),
     Case(
         lambda x, i: x.index_fill(0, i, 2), torch.randint(4, (4, 3)), T([0, -1]), dynamic={0: [0], 1: [0]}, name="index_fill_rows"

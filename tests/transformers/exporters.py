@@ -21,7 +21,7 @@ from onnxexp_transformers.tasks import Part, task_of
 
 from .architecture import Architecture
 
-__all__ = ["EXPORTERS", "OPSET", "Result", "run"]
+__all__ = ["EXPORTERS", "OPSET", "Result", "free_axes", "run"]
 
 OPSET = 20
 
@@ -117,13 +117,13 @@ def _dynamo(row: Architecture, model: Any, folder: Path) -> tuple[Mapping[str, R
             dynamo=True,
             opset_version=OPSET,
             verbose=False,
-            dynamic_shapes=_dynamic_shapes(part),
+            dynamic_shapes=free_axes(part),
         )
         runners[part.name] = _file_runner(file)
     return runners, "export"
 
 
-def _dynamic_shapes(part: Part) -> Any:
+def free_axes(part: Part) -> Any:
     """Return torch.export's form of the axes: each of them is free."""
     shapes = torch.export.ShapesCollection()
     for path, leaf in pytree.tree_leaves_with_path(dict(part.inputs)):

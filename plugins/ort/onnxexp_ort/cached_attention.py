@@ -1,42 +1,37 @@
-"""Attention with a key-value cache: GroupQueryAttention, one query at a time."""
+"""Attention with a key-value cache: GroupQueryAttention."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from onnxexp import Builder, Tensor, TensorType
 from onnxexp_aten.nn.attention import mask_bias
+from onnxexp_ort.caches import Cache, find_cache, hides_later_keys, size_of
 from onnxexp_ort.domain import DOMAIN
+from onnxexp_ort.packed_heads import fits_mask, heads_of, packed, split
 
-__all__ = ["PRESENTS", "attend_with_cache"]
+__all__ = ["FIRST_WITH_ATTENTION", "PRESENTS", "attend_with_cache"]
 
+FIRST_WITH_ATTENTION = 23
+"""The first opset whose own RotaryEmbedding runs at least as fast, and so does Attention with a cache that grows."""
 PRESENTS = "onnxruntime-contrib.presents"
-"""The results of each ``Concat(past, new)`` and of the attention that makes the same present."""
+"""Each present of the composition, and the result of the attention that is the same."""
 _COMPOSING = "onnxruntime-contrib.composing"
-"""Set while the composition is lowered, for more queries than one."""
+"""Set while the composition is lowered, for the queries that the kernel does not take."""
 _WIDTH = 8
 """The kernel takes heads with a multiple of so many elements."""
-
-
-@dataclasses.dataclass(frozen=True)
-class _Cache:
-    """Keys or values, ``cat([past, new], 2)``, of [batch, heads, sequence, width]."""
-
-    past: Tensor
-    new: Tensor
-    present: Tensor
 
 
 def attend_with_cache(op: Builder) -> Tensor | None:
     """Lower scaled_dot_product_attention of a cache that its arguments extend.
 
-    The kernel of GroupQueryAttention takes several queries after a past only for a batch of 1, it divides by a batch of 0, and
-    for many queries it is slower than the composition. So it computes a single query; ``If`` chooses the composition for more.
-    For a single query, the kernel's causal mask is no restriction. Any mask becomes its `attention_bias`.
+    The kernel of GroupQueryAttention takes several queries after a past only for a batch of 1, and divides by a batch of 0. With
+    a cache that grows, it computes a single query: for many it is slower than the composition. With a cache of a fixed size, it
+    computes the first queries too, since it reads only the tokens that are there. ``If`` chooses the composition for others.
+    The kernel's causal mask hides nothing from a single query; from the first ones it hides what their own mask hides, too. Any
+    mask becomes the `attention_bias`.
 
     Returns None where the operator does not fit.
     """
@@ -45,94 +40,59 @@ def attend_with_cache(op: Builder) -> Tensor | None:
         return None
     if isinstance(scale, Tensor) or scale == 0:  # the kernel takes 0 for its default
         return None
-    keys, values = _cache(op, key, query), _cache(op, value, query)
-    if keys is None or values is None or not _fits(query, keys, values, mask):
+    keys, values = find_cache(op, key, query), find_cache(op, value, query)
+    if keys is not None and keys.length is None and op.opset >= FIRST_WITH_ATTENTION:
         return None
-    cond = _single_query(op, query)
+    if keys is None or values is None or not _fits(op, query, keys, values, mask):
+        return None
+    cond = _chosen(op, query, keys)
     if cond is False:
         return None
     call = _Call(op, query, keys, values, mask, scale)
     results = call() if cond is True else []
     if cond is not True:
-        composed = [_packed(op, _composed(op)), keys.present, values.present]
+        composed = [packed(op, _composed(op)), keys.present, values.present]
         results = op.if_(cond, call, lambda: composed)
     pairs = op.context.plugin_data.setdefault(PRESENTS, [])
     pairs += [(old.present.value, new.value) for old, new in zip((keys, values), results[1:], strict=True)]
-    return _split(op, results[0], query)
+    return split(op, results[0], query.shape or ())
 
 
-def _fits(query: Tensor, keys: _Cache, values: _Cache, mask: Tensor | None) -> bool:
+def _fits(op: Builder, query: Tensor, keys: Cache, values: Cache, mask: Tensor | None) -> bool:
     alike = keys.past.shape == values.past.shape and keys.new.shape == values.new.shape
+    if keys.length is not None or values.length is not None:
+        alike = alike and _same_length(keys, values) and hides_later_keys(op, mask, keys)
     if query.dtype not in (torch.float32, torch.float16) or not alike:
         return False
-    heads, width = _heads(query)
-    own, same_width = _heads(keys.new)
+    heads, width = heads_of(query)
+    own, same_width = heads_of(keys.new)
     if not own or not width or width != same_width or width % _WIDTH or heads % own:
         return False
-    return (query.shape or ())[2] == (keys.new.shape or ())[2] and (mask is None or _fits_mask(mask, query, keys.present))
+    return (query.shape or ())[2] == (keys.new.shape or ())[2] and (mask is None or fits_mask(mask, query, keys.present))
 
 
-def _heads(x: Tensor) -> tuple[int, int]:
-    """Heads and width of [batch, heads, sequence, width]; 0 where one is dynamic."""
-    _, heads, _, width = x.shape or ("", "", "", "")
-    return heads if isinstance(heads, int) else 0, width if isinstance(width, int) else 0
-
-
-def _fits_mask(mask: Tensor, query: Tensor, present: Tensor) -> bool:
-    """Whether a mask is [1 or batch, 1, queries, keys], as the kernel takes it."""
-    sizes, of_query, of_keys = mask.shape or (), query.shape or (), present.shape or ()
-    return len(sizes) == 4 and sizes[0] in (1, of_query[0]) and sizes[1] == 1 and sizes[2:] == (of_query[2], of_keys[2])
-
-
-def _cache(op: Builder, x: Tensor, query: Tensor) -> _Cache | None:
-    """Match ``cat([past, new], 2)``, also with each head repeated."""
-    made, sizes, heads = op.producer(x), x.shape, (query.shape or ("", ""))[1]
-    if sizes is None or len(sizes) != 4 or len(query.shape or ()) != 4 or not isinstance(heads, int):
-        return None
-    if made is not None and made.operator == "Reshape":
-        source = _repeated(op, made.inputs[0], sizes)
-        made, x = (None, x) if source is None else (op.producer(source), source)
-    if made is None or made.operator != "Concat" or len(made.inputs) != 2 or made.attributes.get("axis", 0) % 4 != 2:
-        return None
-    past, new = made.inputs
-    return None if past is None or new is None else _Cache(past, new, x)
-
-
-def _repeated(op: Builder, x: Tensor | None, sizes: Sequence[Any]) -> Tensor | None:
-    """Match ``x[:, :, None].expand(-1, -1, n, -1, -1)`` before its reshape to `sizes`."""
-    wide = None if x is None else op.producer(x)
-    narrow = None if wide is None or wide.operator != "Expand" or wide.inputs[0] is None else op.producer(wide.inputs[0])
-    source = None if narrow is None or narrow.operator != "Unsqueeze" else narrow.inputs[0]
-    if x is None or wide is None or source is None or wide.inputs[0] is None or len(source.shape or ()) != 4:
-        return None
-    batch, heads, length, width = source.shape or ()
-    spread, before = x.shape or (), wide.inputs[0].shape
-    if not isinstance(heads, int) or len(spread) != 5 or before != (batch, heads, 1, length, width):
-        return None
-    copies = spread[2]
-    if not isinstance(copies, int) or spread != (batch, heads, copies, length, width):
-        return None
-    return source if tuple(sizes) == (batch, heads * copies, length, width) else None
+def _same_length(keys: Cache, values: Cache) -> bool:
+    return keys.length is not None and values.length is not None and keys.length.value is values.length.value
 
 
 class _Call:
     """One call of GroupQueryAttention, whose attention bias is the mask."""
 
-    def __init__(
-        self, op: Builder, query: Tensor, keys: _Cache, values: _Cache, mask: Tensor | None, scale: float | None
-    ) -> None:
+    def __init__(self, op: Builder, query: Tensor, keys: Cache, values: Cache, mask: Tensor | None, scale: float | None) -> None:
         self._op, self._query, self._caches, self._scale = op, query, (keys, values), scale
+        total = _total(op, keys)
+        if mask is not None and keys.length is not None:  # the kernel reads the first `total` keys
+            mask = op.Slice(mask, [0], op.Reshape(total, [1]), [3])
         bias, keep = mask_bias(op, query, keys.present, mask, False)
         self._bias, self._keep = bias, None if keep is None else op.Squeeze(keep, axes=[1])
-        total = _size(op, keys.present, 2)
         self._total = op.cast(total, torch.int32)
-        self._lengths = op.Expand(op.cast(op.Sub(total, 1), torch.int32), op.Reshape(_size(op, query, 0), [1]))
-        self._inputs = [_packed(op, x) for x in (query, keys.new, values.new)]
+        self._lengths = op.Expand(op.cast(op.Sub(total, 1), torch.int32), op.Reshape(size_of(op, query, 0), [1]))
+        self._inputs = [packed(op, x) for x in (query, keys.new, values.new)]
 
     def __call__(self) -> list[Tensor]:
         """Emit it; return the packed result, and the present keys and values."""
         op, (batch, _, length, _) = self._op, self._query.shape or ()
-        heads, width = _heads(self._query)
+        heads, width = heads_of(self._query)
         bias = [] if self._bias is None else [None, None, None, self._bias]
         pasts = [cache.past for cache in self._caches]
         result, *presents = op.domain(DOMAIN).GroupQueryAttention(
@@ -145,13 +105,25 @@ class _Call:
         return [result if self._keep is None else op.Mul(result, self._keep), *presents]
 
 
-def _single_query(op: Builder, query: Tensor) -> Any:
-    """Whether there is one query, and a batch: True, False, or a bool tensor."""
-    batch, _, length, _ = query.shape or ()
-    if batch == 0 or (isinstance(length, int) and length != 1):
+def _total(op: Builder, cache: Cache) -> Any:
+    """The number of past and new tokens, int64[]."""
+    if cache.length is None:
+        return size_of(op, cache.present, 2)
+    return op.Add(op.Reshape(cache.length, []), size_of(op, cache.new, 2))
+
+
+def _chosen(op: Builder, query: Tensor, cache: Cache) -> Any:
+    """Whether the kernel computes these queries: True, False, or a bool tensor."""
+    batch, _, count, _ = query.shape or ()
+    if batch == 0 or count == 0:
         return False
-    checks = [] if length == 1 else [op.Equal(_size(op, query, 2), 1)]
-    checks += [] if isinstance(batch, int) else [op.Greater(_size(op, query, 0), 0)]
+    checks = [] if count == 1 else [op.Equal(size_of(op, query, 2), 1)]
+    if cache.length is not None and checks:
+        first = op.And(op.Equal(op.Reshape(cache.length, []), 0), op.Greater(size_of(op, query, 2), 0))
+        checks = [op.Or(*checks, first)]
+    elif isinstance(count, int) and count != 1:
+        return False
+    checks += [] if isinstance(batch, int) else [op.Greater(size_of(op, query, 0), 0)]
     return op.And(*checks) if len(checks) == 2 else (checks or [True])[0]
 
 
@@ -165,32 +137,3 @@ def _composed(op: Builder) -> Tensor:
         del data[_COMPOSING]
     assert isinstance(result, Tensor)
     return result
-
-
-def _packed(op: Builder, x: Tensor) -> Tensor:
-    """View [batch, heads, sequence, width] as [batch, sequence, heads * width]."""
-    batch, _, length, _ = x.shape or ()
-    heads, width = _heads(x)
-    moved = op.Transpose(x, perm=[0, 2, 1, 3])
-    moved.stamp(TensorType(None, (batch, length, heads, width)))
-    made = op.Reshape(moved, [0, 0, heads * width])
-    made.stamp(TensorType(None, (batch, length, heads * width)))
-    return made
-
-
-def _split(op: Builder, packed: Tensor, query: Tensor) -> Tensor:
-    """View [batch, sequence, heads * width] as [batch, heads, sequence, width]."""
-    batch, _, length, _ = query.shape or ()
-    heads, width = _heads(query)
-    made = op.Reshape(packed, [0, 0, heads, width])
-    made.stamp(TensorType(None, (batch, length, heads, width)))
-    return op.Transpose(made, perm=[0, 2, 1, 3])
-
-
-def _size(op: Builder, x: Tensor, axis: int) -> Any:
-    """A size as a 0-d int64 tensor; all layers share it where an input has it."""
-    size = (x.shape or ())[axis]
-    known = op.size_of(size)
-    if known is None:
-        return op.Gather(op.Shape(x), axis)
-    return op.constant(known) if isinstance(known, int) else known

@@ -17,6 +17,7 @@ from onnxexp_transformers.export_switch import export_switch
 from onnxexp_transformers.exported_parts import ExportedParts
 from onnxexp_transformers.folder import write_folder
 from onnxexp_transformers.loading import load
+from onnxexp_transformers.shared_buffers import SHARED_BUFFERS, shareable
 from onnxexp_transformers.tasks import Part, task_of
 
 __all__ = ["ExportedModel", "export"]
@@ -80,6 +81,9 @@ def export(
     parts = chosen.parts(loaded.model, **given)
     with export_switch(loaded.model), all_experts(loaded.model):
         programs = {part.name: _program(part, options) for part in parts}
+    for program in programs.values():
+        if inputs := shareable(program.model.graph):
+            program.model.metadata_props[SHARED_BUFFERS] = " ".join(inputs)
     exported = ExportedModel(task, programs, loaded, given)
     if output is not None:
         exported.save(output)

@@ -1,6 +1,7 @@
 """Generate text with an exported model in ONNX Runtime, for tries and tests.
 
-The cache stays in ONNX Runtime: the outputs of a step are bound as the inputs of the next one, without a copy.
+The cache stays in ONNX Runtime: the outputs of a step are bound as the inputs of the next one, without a copy. The model writes a
+static cache in place where it can: one buffer is input and output.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import torch.utils.dlpack
 import onnxexp
 from onnxexp import OnnxExporterError, OptionError
 from onnxexp_transformers.sampling import Sampler
+from onnxexp_transformers.shared_buffers import SHARED_BUFFERS, present_of
 
 __all__ = ["TextGenerator", "generate"]
 
@@ -30,11 +32,16 @@ Tokens: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 class TextGenerator:
     """An exported causal language model, loaded into ONNX Runtime on the CPU."""
 
-    def __init__(self, source: str | os.PathLike[str] | onnxexp.ONNXProgram) -> None:
+    def __init__(
+        self,
+        source: str | os.PathLike[str] | onnxexp.ONNXProgram,
+        session_options: onnxruntime.SessionOptions | None = None,
+    ) -> None:
         """Load a model.
 
         Args:
             source: An exported folder, an ONNX file, or a program of the task text-generation.
+            session_options: ONNX Runtime's options, such as the number of threads; None for its defaults.
 
         Raises:
             OptionError: The path has no model, or the model has no cache.
@@ -42,17 +49,19 @@ class TextGenerator:
         """
         self._settings: Mapping[str, Any] = {}
         if isinstance(source, onnxexp.ONNXProgram):
-            self._session = _loaded(source)
+            self._session = _loaded(source, session_options)
         else:
             path = Path(source)
             file = path / "model.onnx" if path.is_dir() else path
             if not file.is_file():
                 raise OptionError(f"there is no file {file}: give a folder or a file of an export for text-generation")
-            self._session = _session(file)
+            self._session = _session(file, session_options)
             settings = file.with_name("generation_config.json")
             self._settings = json.loads(settings.read_text("utf-8")) if settings.is_file() else {}
         self._inputs = {each.name: each for each in self._session.get_inputs()}
         self._outputs = [each.name for each in self._session.get_outputs()]
+        shared = self._session.get_modelmeta().custom_metadata_map.get(SHARED_BUFFERS, "").split()
+        self._in_place = {present_of(name): name for name in shared}
         if not {"input_ids", "attention_mask"} <= self._inputs.keys() or self._outputs[0] != "logits":
             raise OptionError(
                 f"the model takes {', '.join(self._inputs)} and returns {', '.join(self._outputs)}: give an export for "
@@ -140,10 +149,14 @@ class TextGenerator:
         for name, value in state.items():
             binding.bind_ortvalue_input(name, value)
         for name in self._outputs:
-            binding.bind_output(name, "cpu")
+            if name in self._in_place:
+                binding.bind_ortvalue_output(name, state[self._in_place[name]])
+            else:
+                binding.bind_output(name, "cpu")
         self._session.run_with_iobinding(binding)
         results = dict(zip(self._outputs, binding.get_outputs(), strict=True))
-        return _logits(results["logits"]), {name: results.get(_present(name), value) for name, value in state.items()}
+        results |= {output: state[name] for output, name in self._in_place.items()}  # only `state` keeps their memory alive
+        return _logits(results["logits"]), {name: results.get(present_of(name), value) for name, value in state.items()}
 
     def _whole(self, mask: Tokens) -> Tokens:
         """Fit the mask to the model: to a static cache, or to the last token."""
@@ -185,16 +198,16 @@ def generate(source: str | os.PathLike[str] | onnxexp.ONNXProgram, inputs: Any, 
     return TextGenerator(source).generate(inputs, **options)
 
 
-def _loaded(program: onnxexp.ONNXProgram) -> onnxruntime.InferenceSession:
+def _loaded(program: onnxexp.ONNXProgram, options: onnxruntime.SessionOptions | None) -> onnxruntime.InferenceSession:
     with tempfile.TemporaryDirectory(prefix="onnxexp-", ignore_cleanup_errors=True) as folder:  # ONNX Runtime may map the file
         path = Path(folder, "model.onnx")
         program.save(path)
-        return _session(path)
+        return _session(path, options)
 
 
-def _session(path: Path) -> onnxruntime.InferenceSession:
+def _session(path: Path, options: onnxruntime.SessionOptions | None) -> onnxruntime.InferenceSession:
     try:
-        return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # ONNX Runtime's errors have no base of their own
         reason = str(error).partition("\n")[0]
         cure = "export it in float32 or float16 (dtype=)" if "NOT_IMPLEMENTED" in reason else "export it again"
@@ -221,11 +234,6 @@ def _prompts(inputs: Any) -> tuple[Tokens, Tokens]:
     if not mask[:, -1].all():
         raise OptionError("a prompt ends with padding; cure: pad on the left (tokenizer.padding_side = 'left')")
     return ids.astype(np.int64), mask.astype(np.int64)
-
-
-def _present(name: str) -> str:
-    """Return the output with the new value of a ``past_key_values...``."""
-    return f"present.{name.partition('.')[2]}"
 
 
 def _zeros(sizes: Sequence[int], kind: str) -> Any:
