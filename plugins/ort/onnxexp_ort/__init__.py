@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from onnxexp_ort.plugin import ContribOperators
+from onnxexp_ort.plugin import ContribOperators, SkipNorms
 
-__all__ = ["ContribOperators", "plugin"]
+__all__ = ["ContribOperators", "SkipNorms", "plugin"]
 
 plugin = ContribOperators()

@@ -13,8 +13,9 @@ from onnxexp_ort.cached_attention import FIRST_WITH_ATTENTION, PRESENTS, attend_
 from onnxexp_ort.choose_attention import ChooseAttention
 from onnxexp_ort.domain import DOMAIN
 from onnxexp_ort.fuse_quick_gelu import FuseQuickGelu
+from onnxexp_ort.fuse_skip_norms import FuseSkipNorms
 
-__all__ = ["ContribOperators"]
+__all__ = ["ContribOperators", "SkipNorms"]
 
 
 class ContribOperators:
@@ -31,3 +32,16 @@ class ContribOperators:
         rotary = [FuseRotary(options, DOMAIN)] if options.opset < FIRST_WITH_ATTENTION else []
         choice = ChooseAttention(context.plugin_data.setdefault(PRESENTS, []))
         return [*rotary, ComposeViews(), choice, FuseQuickGelu()]
+
+
+class SkipNorms:
+    """Fuse a residual sum with its norm.
+
+    The operators are SkipLayerNormalization and SkipSimplifiedLayerNormalization. It is no part of the target, since they are
+    slower than a sum and a norm on the CPU.
+    """
+
+    @onnxexp.hookimpl(trylast=True)  # after the aten plugin has found the norms
+    def post_pass(self) -> list[ir.passes.InPlacePass]:
+        """Fuse sums with their norms."""
+        return [FuseSkipNorms()]
