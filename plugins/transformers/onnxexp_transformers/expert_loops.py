@@ -1,4 +1,4 @@
-"""Loops over experts: an export computes every expert, not only those that have a token.
+"""Let an export compute every expert, not only those that have a token.
 
 transformers' layers of experts loop over ``(…).nonzero()``, the experts that a token of the batch has chosen. An expert without
 tokens adds nothing to the result, so that the loop over all of them computes the same.

@@ -1,4 +1,7 @@
-"""The plugin: caches of transformers are inputs and outputs of an export, and its models take the paths meant for exports."""
+"""The plugin: caches of transformers are inputs and outputs of an export.
+
+Its models take the paths that they have for exports.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ __all__ = ["plugin"]
 class _Plugin:
     @hookimpl
     def capture_context(self) -> AbstractContextManager[Any]:
-        """Register the caches before the core flattens the example, and set transformers' switch for exports."""
+        """Register the caches before the core flattens the example.
+
+        Modules of transformers see their switch for exports.
+        """
         register_caches()
         return replace_attributes([tracing_switch()])
 

@@ -1,4 +1,6 @@
-"""``torch.jit.is_tracing()`` in modules of transformers, which is their switch for exports.
+"""Switch modules of transformers to the paths that they have for exports.
+
+The switch is ``torch.jit.is_tracing()``.
 
 Where it is true, models of images leave out shortcuts for the configured size, which would fix the size of the graph.
 """
@@ -24,7 +26,7 @@ def tracing_switch() -> tuple[Any, str, Callable[[], bool]]:
 
     In captures of torch.export it is true for transformers, and false for torch's own modules.
     """
-    original = torch.jit.is_tracing
+    original: Any = vars(torch.jit)["is_tracing"]
 
     def is_tracing() -> bool:
         if torch.compiler.is_dynamo_compiling():  # strict capture cannot trace what follows

@@ -1,7 +1,8 @@
-"""RWKV's cache: a list of five tensors, the parameter `state`. No other architecture of transformers has one.
+"""Export RWKV with its cache, the parameter `state`.
 
-Each is [batch, features, layers]. The first two are the token before, for the feed-forward and for the attention; the others are
-the numerator, the denominator and the largest exponent of the attention. Two things differ from transformers:
+No other architecture of transformers has one. It is a list of five tensors [batch, features, layers]. The first two are the token
+before, for the feed-forward and for the attention; the others are the numerator, the denominator and the largest exponent of the
+attention. Two things differ from transformers:
 
 - For one token of several texts transformers broadcasts the token before, [batch, features], over the texts: its logits are
   [batch, batch, vocabulary], and its state is wrong. Here the token before is [batch, 1, features], and each text is computed as

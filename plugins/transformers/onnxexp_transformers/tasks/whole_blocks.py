@@ -36,12 +36,12 @@ def block_of(model: Any, inputs: Mapping[str, torch.Tensor]) -> int:
     text = {name: tensor[:, 1:] for name, tensor in inputs.items()} if length % block == 0 else inputs
     real = text["attention_mask"].bool()
     with torch.no_grad():
-        results = [run_on_blocks(model, text, each).last_hidden_state[real] for each in (1, block)]
-    return block if torch.allclose(*results, rtol=1e-3, atol=1e-4) else 1
+        expected, padded = (run_on_blocks(model, text, each).last_hidden_state[real] for each in (1, block))
+    return block if torch.allclose(expected, padded, rtol=1e-3, atol=1e-4) else 1
 
 
 def run_on_blocks(model: Any, inputs: Mapping[str, Any], block: int) -> Any:
-    """Run the encoder on texts padded to whole blocks; return its result for the texts."""
+    """Run the encoder on texts padded to whole blocks; cut its result to the texts."""
     encoder = model.get_encoder()
     if block == 1:
         return encoder(**inputs, return_dict=True)
