@@ -23,7 +23,7 @@ CORE = ROOT / "core" / "onnxexp"
 PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 
 MAX_LOOSE_FILES = 10
-MAX_LINES = 14_000
+MAX_LINES = 14_100
 MAX_LINES_WITHOUT_FRONTEND = 9_200
 TOOLS = ("cli/", "testing/", "checking/")
 FRONTEND = ("capture/", "functionalize/")
