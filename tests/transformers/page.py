@@ -33,8 +33,8 @@ Of {len(rows)} rows ({names} architectures), onnxexp passes {ours}; torch.onnx p
 `make transformers` measures this, and writes this page. onnxexp-plugin-transformers has no table of
 architectures: one that is not here is exported by the same rules, and is not tested.
 
-| architecture | task | frontend | onnxexp | torch.onnx |
-|---|---|---|---|---|
+| architecture | task | opset | frontend | onnxexp | torch.onnx |
+|---|---|---:|---|---|---|
 {"".join(_row(row, results) for row in sorted(rows, key=lambda row: row.id.lower()))}
 ## Why not
 
@@ -52,7 +52,7 @@ def _count(rows: Sequence[Architecture], results: Mapping[tuple[str, str], Resul
 def _row(row: Architecture, results: Mapping[tuple[str, str], Result]) -> str:
     ours, theirs = results.get((row.id, "onnxexp")), results.get((row.id, "dynamo"))
     words = [WORDS[each.status] if each else "not run" for each in (ours, theirs)]
-    return f"| {row.name} | {row.task} | {ours.frontend if ours else ''} | {words[0]} | {words[1]} |\n"
+    return f"| {row.name} | {row.task} | {OPSET} | {ours.frontend if ours else ''} | {words[0]} | {words[1]} |\n"
 
 
 def _reasons(rows: Sequence[Architecture], results: Mapping[tuple[str, str], Result]) -> list[str]:
