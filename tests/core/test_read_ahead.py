@@ -64,13 +64,14 @@ def test_a_disk_that_fails() -> None:
     assert not read_ahead_threads()
 
 
-def test_an_item_is_made_while_another_is_used() -> None:
-    made = [threading.Event() for _ in range(3)]
+@pytest.mark.parametrize("count", [1, 3])
+def test_items_are_made_while_another_is_used(count: int) -> None:
+    made = [threading.Event() for _ in range(5)]
 
     def items() -> Generator[int]:
         for number, event in enumerate(made):
             event.set()
             yield number
 
-    for number in read_ahead(items()):
-        assert all(event.wait(10) for event in made[: number + 2])
+    for number in read_ahead(items(), count):
+        assert all(event.wait(10) for event in made[: number + 1 + count])
