@@ -29,6 +29,8 @@ def tracing_switch() -> tuple[Any, str, Callable[[], bool]]:
     original: Any = vars(torch.jit)["is_tracing"]
 
     def is_tracing() -> bool:
+        if torch.jit.is_scripting():  # type: ignore[attr-defined]  # as in torch's own function: torch.jit.script compiles nothing below
+            return False
         if torch.compiler.is_dynamo_compiling():  # strict capture cannot trace what follows
             return False
         if not (torch.compiler.is_exporting() and is_exporting()):
