@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._jit_internal import is_scripting
 
 from onnxexp.capture.torch_state import is_exporting
 
@@ -29,7 +30,7 @@ def tracing_switch() -> tuple[Any, str, Callable[[], bool]]:
     original: Any = vars(torch.jit)["is_tracing"]
 
     def is_tracing() -> bool:
-        if torch.jit.is_scripting():  # type: ignore[attr-defined]  # as in torch's own function: torch.jit.script compiles nothing below
+        if is_scripting():  # as in torch's own function: torch.jit.script compiles nothing below
             return False
         if torch.compiler.is_dynamo_compiling():  # strict capture cannot trace what follows
             return False
