@@ -1,4 +1,4 @@
-# make demo | test-quick | test | test-full | third-parties | torchvision | transformers | conformance | fuzz | lint | docs | bench | setup | format | clean
+# make demo | test-quick | test | test-full | third-parties | torchvision | transformers | conformance | fuzz | lint | docs | bench | dist | setup | format | clean
 #
 #   PYTHON  the interpreter that makes the environment (3.10 or newer)
 #   VENV    where the environment is; each target that needs it makes it, and makes it again after a pyproject.toml changed
@@ -26,7 +26,7 @@ PYTEST  = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
 # test-quick leaves these out: they start processes, or call torch.export in every test.
 SLOW    = cli_[!p]* scaffold reentrancy autocast export export_* functionalize higher_order scan dynamic restrictions
 
-.PHONY: help setup demo test-quick test test-full third-parties torchvision transformers conformance fuzz lint docs format bench clean
+.PHONY: help setup demo test-quick test test-full third-parties torchvision transformers conformance fuzz lint docs format bench dist clean
 .DELETE_ON_ERROR:
 
 help:
@@ -87,6 +87,10 @@ format: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)
+
+# Wheels and sdists of the last commit in dist/: built, checked by twine, installed from that folder.
+dist: setup
+	$(BIN)/python -m tests.packaging.release dist
 
 clean:
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis bench-results conformance.jsonl fuzz.jsonl

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import onnx
 import pytest
 import torch
 from torch.export import ExportedProgram
@@ -13,6 +14,8 @@ from torch.export import ExportedProgram
 import onnxexp
 from onnxexp.testing import Case
 from onnxexp.testing.case import CaseRow
+
+NEWEST = onnx.defs.onnx_opset_version()
 
 
 class Captures:
@@ -71,3 +74,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             params["check"] = SharedRow(row.case, row.opset, row.dynamic, captures)
             if is_full(row):
                 item.add_marker(pytest.mark.full)
+        opset = row.opset if isinstance(row, CaseRow) else params.get("opset")
+        if isinstance(opset, int) and opset > NEWEST:
+            item.add_marker(pytest.mark.skip(reason=f"onnx {onnx.__version__} knows opsets up to {NEWEST}"))

@@ -22,7 +22,7 @@ from onnxexp.serialize import WriteOptions, save, to_proto
 from tests.core.tensor_models import EXTERNAL, mixed, model_of, noise, raw, values
 
 DTYPES = [from_onnx(data_type) for data_type in sorted(ir.DataType) if data_type.name not in {"UNDEFINED", "STRING"}
-          and data_type.bitwidth >= 8]  # fmt: skip
+          and data_type.bitwidth >= 8 and data_type in onnx.TensorProto.DataType.values()]  # fmt: skip
 RUNTIME = {"float32", "float64", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"}
 
 
@@ -44,7 +44,8 @@ def test_every_dtype_comes_back_bit_by_bit(dtype: torch.dtype, tmp_path: Path) -
             tensor = tensors[tensor_proto.name]
             assert tensor_proto.data_type == to_onnx(dtype)
             assert tuple(tensor_proto.dims) == tuple(tensor.shape)
-            assert numpy_helper.to_array(tensor_proto).tobytes() == raw(tensor)
+            if dtype != torch.bfloat16 or onnx.defs.onnx_opset_version() > 23:  # onnx 1.17 and 1.18 read it as float32
+                assert numpy_helper.to_array(tensor_proto).tobytes() == raw(tensor)
         loaded = ir.load(path)
         assert {name: value.const_value.tobytes() for name, value in loaded.graph.initializers.items()} == {  # type: ignore[union-attr]
             name: raw(tensor) for name, tensor in tensors.items()

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from tests.packaging.environments import PROJECTS, Environment, Wheelhouse, build, link_requirements
+from tests.packaging.environments import PROJECTS, Environment, Wheelhouse, link_requirements
+from tests.packaging.release import build
 
 Make = Callable[..., Environment]
 

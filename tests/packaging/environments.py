@@ -24,16 +24,18 @@ else:
     import tomli as tomllib
 
 __all__ = [
-    "PROJECTS", "ROOT", "Environment", "Ran", "Wheelhouse", "build", "copy_sources", "execute", "link_requirements", "name_of",
+    "OURS", "PROJECTS", "ROOT", "Environment", "Ran", "Wheelhouse", "copy_sources", "execute", "link_requirements", "name_of",
     "project",
 ]  # fmt: skip
 
 ROOT = Path(__file__).resolve().parents[2]
-PROJECTS = [ROOT, *sorted(file.parent for file in ROOT.glob("plugins/*/pyproject.toml")), ROOT / "examples" / "plugin"]
+OURS = [ROOT, *sorted(file.parent for file in ROOT.glob("plugins/*/pyproject.toml"))]
+"""The folder of every distribution that is released; the core is the first."""
+PROJECTS = [*OURS, ROOT / "examples" / "plugin"]
 """The folder of every distribution that lives in the repository; the core is the first."""
 
 _LEFTOVERS = shutil.ignore_patterns("__pycache__", "*.egg-info", "build", "dist", "bench-results", ".pytest_cache", ".ruff_cache")
-_OURS = ("ONNXEXP_", "PIP_", "PYTHON", "VIRTUAL_ENV", "PYTEST_", "FORCE_COLOR")
+_NOT_PASSED_ON = ("ONNXEXP_", "PIP_", "PYTHON", "VIRTUAL_ENV", "PYTEST_", "FORCE_COLOR")
 """Variables with these beginnings do not reach what runs in a fresh environment."""
 
 
@@ -66,19 +68,14 @@ def name_of(folder: Path) -> str:
 
 def execute(*command: str | Path, cwd: Path, status: int | None = 0, **variables: str) -> Ran:
     """Run a command without the caller's Python settings; check its exit status."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_PASSED_ON)}
     settings = {"PIP_CONFIG_FILE": os.devnull, "PYTHONNOUSERSITE": "1", "OMP_NUM_THREADS": "1", **variables}
     done = subprocess.run(
-        [str(word) for word in command], cwd=cwd, env=kept | settings, capture_output=True, text=True, timeout=280, check=False
-    )
+        [str(word) for word in command], cwd=cwd, env=kept | settings, capture_output=True, text=True, timeout=280, check=False,
+        umask=0o022,
+    )  # fmt: skip
     assert status in (done.returncode, None), f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
     return Ran(done.returncode, done.stdout, done.stderr)
-
-
-def build(source: Path, work: Path, into: Path) -> None:
-    """Build an sdist of a copy of the sources, then a wheel from that sdist."""
-    copy = copy_sources(source, work)
-    execute(sys.executable, "-m", "build", "--no-isolation", "--outdir", into, copy, cwd=work)
 
 
 def copy_sources(source: Path, work: Path) -> Path:

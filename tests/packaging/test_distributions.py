@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import email
+import re
+import sys
 import tarfile
 import zipfile
 from collections import Counter
+from collections.abc import Iterator
 from email.message import Message
 from pathlib import Path
 
@@ -13,8 +17,10 @@ import pytest
 from packaging.requirements import Requirement
 
 from onnxexp.version import __version__
-from tests.packaging.environments import PROJECTS, ROOT, Wheelhouse, name_of, project
+from tests.packaging.environments import OURS, PROJECTS, ROOT, Wheelhouse, name_of, project
 
+BROUGHT_BY = {"sympy": "torch", "ml_dtypes": "onnx_ir", "google": "onnx"}
+"""Packages that come with a requirement."""
 each_project = pytest.mark.parametrize("source", PROJECTS, ids=name_of)
 
 
@@ -56,7 +62,9 @@ def test_the_metadata_of_a_wheel(source: Path, house: Wheelhouse) -> None:
     assert requirements(fields.get_all("Requires-Dist", [])) == expected_requirements(source)
     assert set(fields.get_all("Provides-Extra", [])) == set(table.get("optional-dependencies", {}))
     assert fields["Description-Content-Type"] == "text/markdown"
-    assert fields.get_payload(decode=True).decode().strip() == (source / "README.md").read_text("utf-8").strip()  # type: ignore[union-attr]
+    pages = [source / "README.md", source / "CHANGELOG.md"] if source in OURS else [source / "README.md"]
+    texts = [page.read_text("utf-8").strip() for page in pages]
+    assert re.split(r"\n+(?=# Changelog\n)", fields.get_payload(decode=True).decode().strip()) == texts  # type: ignore[union-attr]
     assert wheel.name.endswith("-py3-none-any.whl")
 
 
@@ -78,6 +86,29 @@ def test_what_a_wheel_holds(source: Path, house: Wheelhouse) -> None:
         assert templates == example_files(), "`onnxexp new-plugin` writes them"
     plugin = "[onnxexp.plugins]" in "".join(entry_points)
     assert plugin == (source != ROOT), "the core is no plugin; the others are"
+
+
+@each_project
+def test_a_distribution_requires_what_it_imports(source: Path) -> None:
+    """Only imports at the top of a module count: what a function imports may be optional."""
+    folder = source / "core" if source == ROOT else source
+    (package,) = {path.parent.name for path in folder.glob("*/py.typed")}
+    files = [file for file in folder.joinpath(package).rglob("*.py") if "templates" not in file.parts]
+    imported = {name for file in files for name in imports_at_the_top(file)} - {package, *sys.stdlib_module_names}
+    requirements = list(map(Requirement, project(source)["project"]["dependencies"]))
+    required = {each.name.replace("-", "_") for each in requirements}
+    required |= {"onnxruntime" for each in requirements if "runtime" in each.extras}
+    needed = {BROUGHT_BY.get(name, name.replace("onnxexp_", "onnxexp_plugin_", 1)) for name in imported}
+    assert needed - required == set()
+
+
+def imports_at_the_top(file: Path) -> Iterator[str]:
+    """The packages that a module imports whenever it is imported."""
+    for node in ast.parse(file.read_text("utf-8")).body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield str(node.module).partition(".")[0]
 
 
 def test_the_core_brings_the_command(house: Wheelhouse) -> None:

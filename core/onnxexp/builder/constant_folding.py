@@ -62,6 +62,8 @@ def fold(
         made = VIEWS[spec.name](list(inputs), values)
         return None if made is None else [made]
     tensors = [tensor for tensor in inputs if tensor is not None]
+    if values.get("noop_with_empty_axes"):  # what ReduceL1 computes then depends on the release of onnx and of the runtime
+        return None
     if spec.name not in COMPUTED or not all(_in_numpy(tensor.dtype) and has_data(tensor) for tensor in tensors):
         return None
     if sum(tensor.numel() for tensor in tensors) > SMALL or _size_after(spec.name, tensors, values) > SMALL:

@@ -24,7 +24,12 @@ _OTHER_NAME = {**_RENAMED, **{(operator, new): old for (operator, old), new in _
 _KINDS = {kind.value: kind for kind in ir.AttributeType}
 _OPTIONAL = onnx.defs.OpSchema.FormalParameterOption.Optional
 _VARIADIC = onnx.defs.OpSchema.FormalParameterOption.Variadic
-_RANDOM = onnx.defs.OpSchema.NodeDeterminism.NonDeterministic
+_NOT_DETERMINISTIC = frozenset(
+    """
+    Bernoulli Dropout If Loop Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike Scan SequenceMap
+    """.split()  # noqa: SIM905
+)
+"""Random operators, and those that run any graph: what newer releases of onnx mark as not deterministic."""
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -111,7 +116,7 @@ def _read(schema: Any) -> Operator:
         (*newest, *[own for own in places if own not in newest and _OTHER_NAME.get((name, own)) not in newest]),
         max(1, sum(not (formal.optional or formal.variadic) for formal in outputs)),
         bool(inputs) and inputs[-1].variadic,
-        schema.node_determinism != _RANDOM,
+        name not in _NOT_DETERMINISTIC,
         places,
     )
 

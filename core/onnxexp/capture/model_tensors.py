@@ -17,6 +17,7 @@ from onnxexp.capture.model_weights import with_weights
 from onnxexp.capture.torch_state import model_mode
 from onnxexp.request.example_call import ExampleCall
 from onnxexp.request.export_context import ExportContext
+from onnxexp.torch_compat import ScriptModule
 
 __all__ = ["RestoredParameters", "call_unharmed", "restored_state", "run_original"]
 
@@ -101,7 +102,7 @@ class RestoredParameters(TorchDispatchMode):
 
 def _find_holders(value: Any, held: dict[int, Any], depth: int = _DEPTH) -> None:
     """Collect a module's attributes and their containers; scripted ones have none."""
-    if depth == 0 or isinstance(value, torch.jit.ScriptModule if depth == _DEPTH else _LEAVES):
+    if depth == 0 or isinstance(value, ScriptModule if depth == _DEPTH else _LEAVES):
         return
     holder: Any = value if type(value) in (dict, list, OrderedDict) else getattr(value, "__dict__", None)  # numbers have none
     if type(holder) in (dict, list, OrderedDict) and id(holder) not in held:
@@ -113,7 +114,7 @@ def _find_holders(value: Any, held: dict[int, Any], depth: int = _DEPTH) -> None
 
 def _scripted_attributes(module: Any) -> Iterator[tuple[Any, str, Any]]:
     """Iterate over a scripted module's attributes: owner, name, value."""
-    if isinstance(module, torch.jit.ScriptModule) and (concrete := vars(module).get("_concrete_type")) is not None:
+    if isinstance(module, ScriptModule) and (concrete := vars(module).get("_concrete_type")) is not None:
         held = ((name, module._c.getattr(name)) for name in concrete.get_attributes())
         yield from ((module._c, name, value) for name, value in held if not isinstance(value, torch.ScriptObject))
 

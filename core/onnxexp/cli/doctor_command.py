@@ -17,7 +17,7 @@ from onnxexp.cli.text_or_json import Output, Progress
 from onnxexp.errors import OnnxExporterError, PluginError
 from onnxexp.plugins.discovery import discover
 from onnxexp.request import config
-from onnxexp.version import MAX_OPSET, MIN_OPSET, __version__
+from onnxexp.version import MAX_OPSET, __version__
 
 __all__ = ["arguments", "run"]
 
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     with Progress() as progress:
         progress.stage("checking the installation")
         versions = {"onnxexp": __version__, "python": installed("python"), **{name: installed(name) for name in PACKAGES}}
-        findings = [*_requirements(), *_untested(versions), *_imports(), *_plugins(), *_commands(), *_runtime()]
+        findings = [*_requirements(), *_untested(versions), *_imports(), *_plugins(), *_commands(), *_schemas(), *_runtime()]
     required = _required_versions()
     output.table(
         ["package", "installed", "needed", "tested with"],
@@ -173,42 +173,42 @@ def _runtime() -> Iterator[Finding]:
         )
         return
     try:
-        last = _last_opset()
+        from onnxexp.checking.runtime_opsets import last_opset
+
+        last = last_opset()
     except Exception as error:  # noqa: BLE001 - as for the other packages
         yield Finding("problem", f"onnxruntime cannot be used: {type(error).__name__}: {error}; reinstall it")
         return
-    ours = f"onnxruntime {installed('onnxruntime')} loads models up to opset {last}"
+    written = min(MAX_OPSET, _newest_opset())
+    yield from _opset_limit(
+        last, f"onnxruntime {installed('onnxruntime')} loads models up to opset {last}", written,
+        f"files of later opsets (up to {written} can be written) cannot be run or verified here",
+    )  # fmt: skip
+
+
+def _schemas() -> Iterator[Finding]:
+    """Check up to which opset models can be exported here."""
+    with contextlib.suppress(ImportError):  # listed among the imports' findings
+        newest = _newest_opset()
+        yield from _opset_limit(
+            newest, f"onnx {installed('onnx')} knows opsets up to {newest}", MAX_OPSET,
+            f"models of later opsets (up to {MAX_OPSET}) cannot be exported here",
+        )  # fmt: skip
+
+
+def _newest_opset() -> int:
+    import onnx
+
+    return int(onnx.defs.onnx_opset_version())
+
+
+def _opset_limit(last: int, ours: str, wanted: int, consequence: str) -> Iterator[Finding]:
+    """Compare the last opset of a package with the configured one and the wanted one."""
     try:
         target = config.load().opset
     except OnnxExporterError:  # listed among the plugins' findings
         return
     if target > last:
         yield Finding("problem", f"{ours}, but opset {target} is configured: `onnxexp config` shows where")
-    elif last < MAX_OPSET:
-        yield Finding("note", f"{ours}; files of later opsets (up to {MAX_OPSET} can be written) cannot be run or verified here")
-
-
-def _last_opset() -> int:
-    """Find the highest opset that ONNX Runtime loads, by trial."""
-    import onnxruntime
-    from onnx import TensorProto, helper
-
-    from onnxexp.builder.onnx_schemas import ir_version
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    node = helper.make_node("Identity", ["x"], ["y"])
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy"]
-    refusal: Exception | None = None
-    for opset in range(MAX_OPSET, MIN_OPSET - 1, -1):
-        model = helper.make_model(
-            helper.make_graph([node], "probe", ends[:1], ends[1:]), opset_imports=[helper.make_opsetid("", opset)],
-            ir_version=ir_version(opset),
-        )  # fmt: skip
-        try:
-            onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # noqa: BLE001 - its error classes differ between versions
-            refusal = error
-            continue
-        return opset
-    raise RuntimeError(f"it loads no model at all: {refusal}")
+    elif last < wanted:
+        yield Finding("note", f"{ours}; {consequence}")

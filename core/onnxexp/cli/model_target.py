@@ -23,6 +23,7 @@ from onnxexp.errors import OnnxExporterError, OptionError
 from onnxexp.pipeline import export
 from onnxexp.request.module_and_forward import forward_of
 from onnxexp.suggest import nearest
+from onnxexp.torch_compat import NO_TORCHSCRIPT, ScriptModule
 
 __all__ = ["Target", "load", "read_input"]
 
@@ -75,12 +76,14 @@ def load(text: str, inputs: Sequence[str] = (), *, trusted: bool = False) -> Tar
     return target
 
 
-def _scripted(path: Path) -> torch.jit.ScriptModule:
+def _scripted(path: Path) -> ScriptModule:
     """Load a TorchScript file onto the CPU."""
     if not path.is_file():
         raise OptionError(f"there is no file {path}")
+    if NO_TORCHSCRIPT:
+        raise OptionError(f"{path} cannot be read: {NO_TORCHSCRIPT}; cure: export the model itself, or install an older torch")
     try:
-        module: torch.jit.ScriptModule = torch.jit.load(path, map_location="cpu")  # type: ignore[no-untyped-call]
+        module: ScriptModule = torch.jit.load(path, map_location="cpu")  # type: ignore[no-untyped-call]
     except (RuntimeError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise OptionError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,6 +28,7 @@ from onnxexp.request.module_and_forward import is_scripted
 from onnxexp.request.options import Options
 from onnxexp.request.pytree_leaves import flatten_output_spec
 from onnxexp.request.tensor_list import TensorList
+from onnxexp.torch_compat import NO_TORCHSCRIPT, untested_torch
 from onnxexp.user_warnings import warn
 from onnxexp.version import __version__
 
@@ -57,6 +59,7 @@ def capture(
 
     Raises CaptureError that names each attempt and the reason why it failed.
     """
+    warn_once_if_untested()
     if isinstance(model, torch.nn.Module):
         args, kwargs, spec = _dense(args, kwargs, spec, context)
         _check_tensors(model, spec, plugins)
@@ -75,6 +78,13 @@ def capture(
     _warn_of_constants(program.constants, refused)
     context.restrictions.update(program.restrictions)
     return program
+
+
+@functools.lru_cache(maxsize=None)
+def warn_once_if_untested() -> None:
+    """Warn in the first export of a process if torch is newer than what is tested."""
+    if text := untested_torch():
+        warn(text)
 
 
 def _captured(plugins: Plugins, options: Options, call: Mapping[str, Any]) -> tuple[CapturedProgram, CaptureError | None]:
@@ -144,6 +154,8 @@ def _traced(plugins: Plugins, options: Options, call: Mapping[str, Any], refused
 
 def _no_frontend(plugins: Plugins, options: Options, model: Any) -> str:
     """The error for a model that no frontend takes, with the cure."""
+    if NO_TORCHSCRIPT:
+        return f"{NO_TORCHSCRIPT}; cure: capture='export', or install an older torch"
     wanted = "TorchScript" if is_scripted(model) else f"capture={options.capture!r}"
     off = next((status.reason for status in plugins.off if status.found.name == _TORCHSCRIPT), None)
     if any(plugin.name == _TORCHSCRIPT for plugin in plugins.loaded):

@@ -11,6 +11,7 @@ import torch
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from onnxexp.errors import CaptureError
+from onnxexp.torch_compat import ScriptFunction, ScriptModule
 
 __all__ = ["as_module", "forward_of", "is_scripted", "signature_of", "unwrapped"]
 
@@ -40,7 +41,7 @@ def as_module(model: Any) -> torch.nn.Module:
     model = unwrapped(model)
     if isinstance(model, torch.nn.Module):
         return model
-    if isinstance(model, torch.jit.ScriptFunction):
+    if isinstance(model, ScriptFunction):
         wrapped = _Function(lambda *args, **kwargs: model(*args, **kwargs))
         vars(wrapped.forward)["__signature__"] = signature_of(model.schema, method=False)
         vars(wrapped)["scripted"] = model
@@ -62,7 +63,7 @@ def as_module(model: Any) -> torch.nn.Module:
 
 def forward_of(module: torch.nn.Module) -> Callable[..., Any]:
     """Return the module's forward, with a signature also for a scripted one."""
-    if not isinstance(module, torch.jit.ScriptModule):
+    if not isinstance(module, ScriptModule):
         return module.forward
 
     if not module._c._has_method("forward"):
@@ -78,7 +79,7 @@ def forward_of(module: torch.nn.Module) -> Callable[..., Any]:
 
 def is_scripted(model: torch.nn.Module) -> bool:
     """Whether a module, as `as_module` makes it, is TorchScript already."""
-    return isinstance(model, torch.jit.ScriptModule) or "scripted" in vars(model)
+    return isinstance(model, ScriptModule) or "scripted" in vars(model)
 
 
 def signature_of(schema: Any, *, method: bool) -> inspect.Signature:

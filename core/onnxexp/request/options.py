@@ -8,6 +8,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
+import onnx
+
 from onnxexp.errors import OptionError
 from onnxexp.request.config import TARGETS, Config
 from onnxexp.request.training_mode import TrainingMode, enum_member
@@ -99,6 +101,11 @@ class Options:
                 raise OptionError("custom_opsets is for other domains; opset_version is the version of ONNX's own")
             if type(version) is not int or version < 1:
                 raise OptionError(f"custom_opsets[{domain!r}] is {version!r}; a domain's version is a whole number from 1 on")
+        if config.opset > (newest := onnx.defs.onnx_opset_version()):
+            raise OptionError(
+                f"onnx {onnx.__version__} knows opsets up to {newest}, the target is opset {config.opset}; cure: "
+                f"pip install --upgrade onnx, or opset_version={newest}"
+            )
         return cls(
             opset=config.opset,
             training=enum_member(TrainingMode, training, "training"),

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.jit._trace import TopLevelTracedModule, TracedModule
 
 from onnxexp.request.module_and_forward import forward_of, is_scripted
 from onnxexp.request.pytree_leaves import bind
+from onnxexp.torch_compat import TracedModules
 
 __all__ = ["TensorList", "whole_lists"]
 
@@ -34,7 +34,7 @@ def whole_lists(
 
     A list that the user describes element by element in `dynamic_shapes` or `dynamic_axes` stays as many leaves as elements.
     """
-    if not (is_scripted(module) or capture == "script") or isinstance(module, (TracedModule, TopLevelTracedModule)):
+    if not (is_scripted(module) or capture == "script") or isinstance(module, TracedModules):
         return tuple(args), dict(kwargs)
     call = bind(forward_of(module), args, kwargs)
     by_name = shapes if isinstance(shapes, Mapping) else dict(zip(call.arguments, shapes or (), strict=False))

@@ -12,6 +12,7 @@ import onnx
 import onnx_ir as ir
 import torch
 
+from onnxexp.torch_compat import ScriptModule
 from onnxexp_torch_onnx.scalar_type import JitScalarType
 
 __all__ = ["PARAMETER", "graph_text"]
@@ -94,9 +95,8 @@ def _classes(original: Any) -> dict[str, str]:
     """The name of each module's class, by path."""
     if not isinstance(original, torch.nn.Module):
         return {}
-    scripted = torch.jit.ScriptModule
     return {
-        path: str(module.original_name) if isinstance(module, scripted) else type(module).__name__
+        path: str(module.original_name) if isinstance(module, ScriptModule) else type(module).__name__
         for path, module in original.named_modules()
     }
 

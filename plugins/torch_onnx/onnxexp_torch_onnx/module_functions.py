@@ -12,6 +12,7 @@ import onnx_ir as ir
 import torch
 
 from onnxexp import OptionError, Options, hookimpl, warn
+from onnxexp.torch_compat import ScriptModule
 from onnxexp_torch_onnx.function_extraction import SCOPE, FunctionExtractor
 
 __all__ = ["FIRST_OPSET", "ModuleFunctions", "check_opset"]
@@ -89,7 +90,7 @@ def _is_wanted(module: torch.nn.Module, classes: bool | Collection[type[torch.nn
 
 def _named(module: torch.nn.Module) -> tuple[str, str]:
     """(domain, name) of a module's function: its class's Python module and name."""
-    if not isinstance(module, torch.jit.ScriptModule):
+    if not isinstance(module, ScriptModule):
         return _named_class(type(module))
     qualified = module._c._type().qualified_name().removeprefix("__torch__.")
     return re.sub(r"\.?___torch_mangle_\d+", "", qualified.rpartition(".")[0]) or "__main__", module.original_name

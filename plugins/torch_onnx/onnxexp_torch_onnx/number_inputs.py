@@ -17,6 +17,7 @@ from onnxexp import CaptureError, LoweringError, ONNXProgram, warn
 from onnxexp.request.module_and_forward import as_module, forward_of
 from onnxexp.request.pytree_leaves import register_dataclasses
 from onnxexp.request.tensor_list import TensorList, whole_lists
+from onnxexp.torch_compat import ScriptFunction, ScriptModule
 
 __all__ = ["Example", "export_with_number_inputs", "read_example"]
 
@@ -66,7 +67,7 @@ def read_example(model: Any, args: Any, kwargs: Mapping[str, Any] | None, names:
     if positional and type(positional[-1]) is dict:
         positional, named = positional[:-1], {**positional[-1], **named}
     register_dataclasses((positional, named))
-    if isinstance(model, (torch.jit.ScriptModule, torch.jit.ScriptFunction)):
+    if isinstance(model, (ScriptModule, ScriptFunction)):
         positional, named = whole_lists(as_module(model), positional, named, "script")
     leaves, spec = pytree.tree_flatten((positional, named))
     found = [index for index, leaf in enumerate(leaves) if numbers and type(leaf) in (int, float)]

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from onnxexp.torch_compat import NO_TORCHSCRIPT
+
+if NO_TORCHSCRIPT:
+    raise ImportError(NO_TORCHSCRIPT)
+
 from onnxexp_torchscript.plugin import TorchScript
 
 __all__ = ["TorchScript", "plugin"]

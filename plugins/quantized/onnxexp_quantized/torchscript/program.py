@@ -13,6 +13,7 @@ import torch
 from onnxexp import CaptureError
 from onnxexp.capture.source_lines import is_user_code
 from onnxexp.request.module_and_forward import signature_of
+from onnxexp.torch_compat import ScriptModule
 from onnxexp_quantized.torchscript.calls import call_operator
 
 __all__ = ["as_program", "programs_in"]
@@ -35,7 +36,7 @@ _NUMBERS = (torch.int64, torch.float64, torch.bool)
 
 
 def _is_scripted(model: Any) -> bool:
-    return isinstance(model, torch.jit.ScriptModule)
+    return isinstance(model, ScriptModule)
 
 
 def as_program(model: Any, *, quantized: bool) -> torch.nn.Module | None:
