@@ -1,8 +1,8 @@
 """What a sweep costs beside its exports: `python -m benchmarks.sweep_cost`.
 
 Three figures. The overhead of a cell is the time between two cells of one worker, less the steps of the cell, which are those of
-an export by hand: load, export, write, check, verify. The time of a sweep on two workers is divided by that on one. And a table of
-10,000 cells is opened, and compared with another.
+an export by hand: load, export, write, check, verify. The time of a sweep on two workers is divided by that on one. And a table
+of 10,000 cells is opened, and compared with another.
 """
 
 from __future__ import annotations

@@ -125,3 +125,17 @@ def test_the_end_of_a_worker_ends_its_cell() -> None:
     server.close()
     _, alive = psutil.wait_procs(family, timeout=30)
     assert not [each for each in alive if each.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.mark.full
+def test_a_model_of_transformers(server: CellServer, tmp_path: Path) -> None:
+    """A target `hf:`, here a configuration with random weights; paths begin at the zoo's folder."""
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 100}
+    config = transformers.BertConfig(**sizes, architectures=["BertForSequenceClassification"])
+    config.save_pretrained(tmp_path / "bert")
+    model = Model("bert", "hf:bert/config.json", task="text-classification")
+    (cell,) = cells_of(Zoo(tmp_path, (model,)), [20], ["export"], time=240)
+    outcome = server.run(cell.job(installed()))
+    assert outcome is not None and outcome["status"] == "ok", outcome
+    assert outcome["nodes"] > 10 and len(outcome["verified"]) >= 2

@@ -103,7 +103,7 @@ def test_a_mistake_is_named(tmp_path: Path, before: str, after: str, expected: s
 
 def test_all_mistakes_are_listed(tmp_path: Path) -> None:
     with pytest.raises(OptionError) as caught:
-        zoo(tmp_path, ZOO.replace("opset =", "opsets =").replace("sizes =", "size ="))
+        zoo(tmp_path, ZOO.replace("opset =", "opsets =").replace("\nsizes =", "\nsize ="))
     assert str(caught.value).count("unknown key") == 3 and "nothing was run" in str(caught.value)
 
 

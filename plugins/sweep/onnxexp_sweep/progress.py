@@ -65,7 +65,8 @@ class SweepProgress:
             line = f"{outcome['status']}: {name}: {short_reason(outcome)}"
             self._failures.append(line)
         if self._live is None:
-            print(line, file=sys.stderr, flush=True)
+            sys.stderr.write(f"{line}\n")
+            sys.stderr.flush()
 
     @property
     def remaining(self) -> float | None:
@@ -78,7 +79,7 @@ class SweepProgress:
             yield Group(
                 self._summary(),
                 self._table(),
-                *(Text(line, style="red", overflow="ellipsis", no_wrap=True) for line in self._failures),
+                *(Text(line, style="red", overflow="crop", no_wrap=True) for line in self._failures),
             )
 
     def _summary(self) -> Table:

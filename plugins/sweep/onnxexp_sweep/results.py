@@ -135,7 +135,8 @@ class Results:
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Add a row; it is on the disk when this returns."""
-        _write(self.folder / _PARTS / f"{uuid.uuid4().hex}.parquet", pa.Table.from_pylist([dict(row)], SCHEMA))
+        name = f"{time.time_ns():020}-{uuid.uuid4().hex[:8]}.parquet"  # in the order of the rows
+        _write(self.folder / _PARTS / name, pa.Table.from_pylist([dict(row)], SCHEMA))
         if len(_files(self.folder / _PARTS)) >= PARTS:
             self.compact()
 
