@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import time
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,9 @@ from onnxexp_sweep.progress import SweepProgress, short_reason
 from onnxexp_sweep.results import Results, row_of
 
 __all__ = ["Done", "sweep"]
+
+_GIVE_UP = 8
+"""After so many cells that cannot be run, and none that can, the others are not tried."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,16 +59,20 @@ def sweep(cells: Sequence[Cell], folder: Path, *, on: str, workers: int, retry_f
     with Results(folder) as results, connected(on, workers) as client:
         versions = worker_versions(client, on)
         done = results.done(failed_too=not retry_failed)
-        jobs = [job for job in (cell.job(versions) for cell in cells) if job["key"] not in done]
+        jobs = {key: cell.job(versions) for cell in cells if (key := cell.key(versions)) not in done}
         with SweepProgress(len(jobs), len(cells) - len(jobs)) as progress:
-            for each in finished_cells(client, jobs, progress.started) if jobs else ():
+            left = dict(jobs)
+            for each in finished_cells(client, list(jobs.values()), progress.started) if jobs else ():
+                del left[each.job["key"]]
                 if isinstance(each, Unfinished):
                     unfinished.append((each.job["name"], each.reason))
+                    if len(unfinished) == _GIVE_UP and not progress.counts:
+                        break
                     continue
                 outcome: Mapping[str, Any] = each.outcome
                 results.append(row_of(each.job, outcome))
                 progress.ended(each.job["key"], each.job["name"], outcome)
                 if outcome["status"] != "ok":
                     failures.append((outcome["status"], each.job["name"], short_reason(outcome)))
-    counts = collections.Counter(progress.counts)
-    return Done(len(cells) - len(jobs), dict(counts), failures, unfinished, time.perf_counter() - begin)
+    unfinished += [(job["name"], "none of the cells before it could be run") for job in left.values()]
+    return Done(len(cells) - len(jobs), dict(progress.counts), failures, unfinished, time.perf_counter() - begin)
