@@ -157,7 +157,7 @@ def finished_cells(
     client.subscribe_topic(NAME, on_event)
     futures = client.map(run_cell, list(by_key.values()), key=list(by_key), pure=False)
     try:
-        for future in as_completed(futures):
+        for future in as_completed(futures, loop=client.loop):
             yield _ended(future, by_key[future.key])
             future.release()
     finally:
