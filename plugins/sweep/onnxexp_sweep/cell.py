@@ -167,9 +167,7 @@ def _resized(program: onnxexp.ONNXProgram, sizes: Mapping[str, int]) -> tuple[Se
     for name in sizes:
         if name not in known:
             listed = ", ".join(known) or "none"
-            raise OptionError(
-                f"sizes names the axis {name!r}{nearest(name, known)}, which is not dynamic; dynamic axes: {listed}"
-            )
+            raise OptionError(f"sizes names the axis {name!r}{nearest(name, known)}, which is not dynamic; choose from: {listed}")
     flat, structure = pytree.tree_flatten((tuple(program.example[0]), dict(program.example[1])))
     for index, each in enumerate(axes):
         for position, axis in each.items():

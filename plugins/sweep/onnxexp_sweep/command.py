@@ -83,7 +83,9 @@ def _sweep(options: argparse.Namespace, output: Output) -> int:
     frontends = options.frontend or zoo.frontends or ("auto",)
     cells = cells_of(zoo, opsets, frontends, time=options.time or zoo.time or 600, memory=_memory(options, zoo))
     if not cells:
-        raise OptionError(f"no model of {options.zoo} is for one of the opsets {list(opsets)} and frontends {list(frontends)}")
+        raise OptionError(
+            f"no model of {options.zoo} is for one of the opsets {list(opsets)} and frontends {list(frontends)}; choose others"
+        )
     from onnxexp_sweep.sweep import sweep
 
     done = sweep(cells, options.output, on=options.on, workers=_workers(options), retry_failed=options.retry_failed)
@@ -125,7 +127,7 @@ def _memory(options: argparse.Namespace, zoo: Zoo) -> int | None:
 
 def _workers(options: argparse.Namespace) -> int:
     if options.workers is not None and options.on != "local":
-        raise OptionError("--workers is for --on local: a scheduler has the workers that were started for it")
+        raise OptionError("--workers is for --on local: a scheduler has its own workers; leave it out")
     if options.workers is not None and options.workers < 1:
         raise OptionError(f"--workers {options.workers}: give 1 or more")
     from dask.system import CPU_COUNT
@@ -152,7 +154,7 @@ def _compare(options: argparse.Namespace, output: Output) -> int:
 
     for name in ("slower", "larger"):
         if vars(options)[name] < 1:
-            raise OptionError(f"--{name} {vars(options)[name]}: a ratio of 1 or more")
+            raise OptionError(f"--{name} {vars(options)[name]}: expected a ratio of 1 or more")
     found = compare(*options.compare, Thresholds(slower=options.slower, larger=options.larger))
     _print(found, output)
     if options.html is not None:

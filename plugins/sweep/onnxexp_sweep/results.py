@@ -156,7 +156,7 @@ def read(folder: Path, columns: Sequence[str] | None = None) -> pa.Table:
     Raises OptionError where the folder does not exist or a file of it is broken.
     """
     if not (folder / _PARTS).is_dir() and not (folder / _TABLE).is_file():
-        raise OptionError(f"{folder} has no results of a sweep: there is no {_TABLE} in it")
+        raise OptionError(f"{folder} has no results of a sweep: there is no {_TABLE} in it; give the folder of -o")
     wanted = None if columns is None else list(dict.fromkeys([*columns, "key", "finished"]))
     return latest(_concatenated([*_main(folder), *_files(folder / _PARTS)], wanted), "key")
 
@@ -194,7 +194,9 @@ def _concatenated(files: Iterable[Path], columns: Sequence[str] | None) -> pa.Ta
             with contextlib.suppress(FileNotFoundError):  # merged meanwhile by a sweep that goes on
                 tables.append(pq.read_table(file, columns=columns))
         except (pa.ArrowInvalid, OSError) as error:
-            raise OptionError(f"the file of results {file} is broken: {error}; move it away to lose its rows only") from None
+            raise OptionError(
+                f"the file of results {file} is broken: {error}; cure: move it away, which loses its rows only"
+            ) from None
     return pa.concat_tables(tables, promote_options="default")
 
 

@@ -83,9 +83,9 @@ def read(path: Path) -> Zoo:
     try:
         table = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise OptionError(f"the zoo file {path} cannot be read: {error.strerror}") from None
+        raise OptionError(f"the zoo file {path} cannot be read: {error.strerror}; give the path of a TOML file") from None
     except ValueError as error:  # of TOML or of UTF-8
-        raise OptionError(f"the zoo file {path} is no TOML: {error}") from None
+        raise OptionError(f"the zoo file {path} is no TOML: {error}; cure: correct the line") from None
     problems = list(_problems(table))
     if not problems:
         zoo = _zoo(path, table)
@@ -237,7 +237,7 @@ def _offered(packs: Sequence[str], path: Path) -> Iterator[Model]:
             known = sorted({distribution for distribution, _ in points})
             raise OptionError(
                 f"the zoo file {path} lists the pack {pack!r}{nearest(pack, known)}, which has no entry points of the group "
-                f"{MODELS}; installed packs with some: {', '.join(known) or 'none'}"
+                f"{MODELS}; cure: install the pack, or take one of: {', '.join(known) or 'none'}"
             )
         yield from (Model(point.name, point.value) for point in own)
 
