@@ -161,7 +161,7 @@ def test_a_wrong_address(capsys: pytest.CaptureFixture[str], tmp_path: Path, on:
 
 
 def test_an_unreachable_scheduler(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onnxexp_sweep.engine._PATIENCE", "1s")
+    monkeypatch.setattr("onnxexp_sweep.engine._PATIENCE", 1.0)
     ran = sweep_on(capsys, tmp_path, "dask://127.0.0.1:9")
     assert ran.status == 2 and "--on dask://127.0.0.1:9: no dask scheduler answers there" in ran.err
     assert "cure: start one by `dask scheduler`" in ran.err
@@ -171,7 +171,7 @@ def test_an_unreachable_scheduler(capsys: pytest.CaptureFixture[str], tmp_path: 
 def test_a_scheduler_without_workers(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, scheduler: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onnxexp_sweep.engine._PATIENCE", "5s")
+    monkeypatch.setattr("onnxexp_sweep.engine._PATIENCE", 5.0)
     ran = sweep_on(capsys, tmp_path, scheduler)
     assert ran.status == 2 and f"the scheduler has no workers; cure: start some by `dask worker {scheduler}`" in ran.err
 

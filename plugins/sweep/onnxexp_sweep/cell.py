@@ -171,7 +171,7 @@ def _resized(program: onnxexp.ONNXProgram, sizes: Mapping[str, int]) -> tuple[Se
     flat, structure = pytree.tree_flatten((tuple(program.example[0]), dict(program.example[1])))
     for index, each in enumerate(axes):
         for position, axis in each.items():
-            if axis.name in sizes:
+            if axis.name is not None and axis.name in sizes:
                 flat[index] = grow(flat[index], position, sizes[axis.name])
     args, kwargs = pytree.tree_unflatten(flat, structure)
     return args, kwargs

@@ -112,7 +112,7 @@ def _child(job: Mapping[str, Any], folder: Path) -> None:
         nothing = os.open(os.devnull, os.O_RDONLY)
         for source, target in ((nothing, 0), (output, 1), (output, 2)):
             os.dup2(source, target)
-        faulthandler.enable(sys.__stderr__)
+        faulthandler.enable(2)
         from onnxexp_sweep.cell import Record, run
 
         record = Record(folder / "record.json")
@@ -130,12 +130,12 @@ def _child(job: Mapping[str, Any], folder: Path) -> None:
         sys.stderr.flush()
         os._exit(0)
     except BaseException:  # noqa: BLE001 - sys.exit in a model's code, too: this process must not return to the server's loop
-        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]  # there is one
+        sys.excepthook(*sys.exc_info())
         os._exit(1)
 
 
 def _end_with_parent() -> None:
-    """Have Linux end this process if the server is killed; elsewhere the time limit of nobody would apply."""
+    """Have Linux kill this process when the server dies; no limit would apply then."""
     if sys.platform == "linux":
         set_death_signal = 1
         ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)

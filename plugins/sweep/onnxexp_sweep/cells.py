@@ -100,7 +100,7 @@ def cells_of(
 
 
 def _source(folder: Path, target: str) -> str:
-    """Return a digest of the file or folder that a target names; "" where it is elsewhere.
+    """Return a digest of the file or folder that a target names, "" without one.
 
     A module counts if its file lies below the zoo's folder. A checkpoint's files count by name, size and time of change.
     """

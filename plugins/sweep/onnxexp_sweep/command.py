@@ -155,13 +155,13 @@ def _compare(options: argparse.Namespace, output: Output) -> int:
     for name in ("slower", "larger"):
         if vars(options)[name] < 1:
             raise OptionError(f"--{name} {vars(options)[name]}: expected a ratio of 1 or more")
-    found = compare(*options.compare, Thresholds(slower=options.slower, larger=options.larger))
+    first, second = options.compare
+    found = compare(first, second, Thresholds(slower=options.slower, larger=options.larger))
     _print(found, output)
     if options.html is not None:
         from onnxexp_sweep.html_page import write
         from onnxexp_sweep.results import read, rows
 
-        first, second = options.compare
         write(options.html, f"Sweep: {first} and {second}", rows(read(second)), found)
         output.line(f"wrote {options.html}")
     output.document(

@@ -45,9 +45,10 @@ class Change:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """The changes between two sweeps by kind, such as "newly failing"; kinds without changes are there too.
+    """The changes between two sweeps.
 
     Attributes:
+        changes: The changes by kind, such as "newly failing"; kinds without changes are there too.
         versions: The versions that differ, as ``torch 2.13.0 and 2.14.0``.
         same: The number of cells that both have, without a change.
     """

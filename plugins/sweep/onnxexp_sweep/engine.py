@@ -20,7 +20,7 @@ from onnxexp_sweep.worker import NAME, CellServers, EnvironmentChanged, run_cell
 __all__ = ["Finished", "Unfinished", "check_versions", "connected", "finished_cells", "worker_versions"]
 
 _SCHEMES = ("tcp", "tls", "ws", "wss", "ucx")
-_PATIENCE = "15s"
+_PATIENCE = 15.0
 _MUST_AGREE = ("python", "dask", "distributed", "cloudpickle", "msgpack")
 """What the client, the scheduler and the workers need in one version: they exchange pickles."""
 
@@ -35,7 +35,7 @@ class Finished:
 
 @dataclasses.dataclass(frozen=True)
 class Unfinished:
-    """A cell that has no outcome, since its worker or the scheduler cannot run it; it stays to do."""
+    """A cell without an outcome: its worker or the scheduler cannot run it."""
 
     job: Mapping[str, Any]
     reason: str

@@ -1,4 +1,4 @@
-"""The results, or a comparison, as a page: one file that needs nothing from elsewhere."""
+"""The results, or a comparison, as a page: one file without any other."""
 
 from __future__ import annotations
 

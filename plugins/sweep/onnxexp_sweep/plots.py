@@ -39,7 +39,9 @@ def status_map(rows: Sequence[_Row]) -> str:
 
 
 def number_plot(rows: Sequence[_Row], column: str, text: Callable[[float], str], most: int = 40) -> str:
-    """Draw a dot for each cell on a logarithmic axis, a line for each model, the largest first; "" without numbers.
+    """Draw a dot for each cell on a logarithmic axis; "" without numbers.
+
+    Models are lines, the largest first.
 
     Args:
         rows: The cells.

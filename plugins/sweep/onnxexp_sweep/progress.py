@@ -1,4 +1,4 @@
-"""The progress of a sweep: what runs where, what failed and why, the remaining time."""
+"""The progress of a sweep: what runs where, what failed, the remaining time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LINES = 20
 
 
 class SweepProgress:
-    """A display on standard error, if that is a terminal; else a line for each failure.
+    """A display on standard error; a line for each failure if that is no terminal.
 
     Args:
         total: The number of cells to run.
@@ -70,7 +70,7 @@ class SweepProgress:
 
     @property
     def remaining(self) -> float | None:
-        """The seconds that the rest takes at the pace so far; None before the first cell has ended."""
+        """The seconds that the rest takes at this pace; None before a cell has ended."""
         ended = sum(self.counts.values())
         return None if ended == 0 else (self._total - ended) * (time.monotonic() - self._begin) / ended
 

@@ -127,7 +127,7 @@ class Results:
                 self._lock.close()
 
     def done(self, *, failed_too: bool = True) -> set[str]:
-        """Return the keys of the cells that have a result, with or without those that failed."""
+        """Return the keys of the cells that have a result, or of those that are "ok"."""
         table = read(self.folder, ["key", "status"])
         if not failed_too:
             table = table.filter(pc.equal(table["status"], "ok"))

@@ -39,7 +39,9 @@ class Done:
 
 
 def sweep(cells: Sequence[Cell], folder: Path, *, on: str, workers: int, retry_failed: bool = False) -> Done:
-    """Run the cells that have no result with the workers' versions, and append each result to a folder.
+    """Run the cells that have no result, and append each result to a folder.
+
+    A result with other versions than the workers' does not count.
 
     This process writes the results. So the workers need no access to the folder, and it has one writer; what is lost when this
     process is killed are the cells that run at that moment, and these run again.

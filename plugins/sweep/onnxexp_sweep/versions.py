@@ -18,7 +18,7 @@ _LIBRARIES = ("numpy", "onnxscript", "torchao", "torchvision", "transformers")
 
 
 def installed() -> dict[str, str]:
-    """Return the versions in this environment by distribution; "" for one of `PACKAGES` that is missing."""
+    """Return the versions by distribution; "" for one of `PACKAGES` that is missing."""
     packs = {
         point.dist.name for group in ("onnxexp.plugins", MODELS) for point in entry_points(group=group) if point.dist is not None
     }

@@ -28,7 +28,7 @@ _TAIL = 2000
 
 
 class EnvironmentChanged(RuntimeError):
-    """A worker has other versions than the sweep began with, or cannot import torch or onnxexp."""
+    """A worker has other versions than the sweep began with, or lacks a package."""
 
 
 class CellServer:
@@ -66,7 +66,7 @@ class CellServer:
         return os.pread(number, _TAIL, max(end - _TAIL, 0)).decode("utf-8", "replace").strip()  # the server shares the position
 
     def stop(self) -> None:
-        """Have the server end, and the cell that it runs; another thread may wait for the cell."""
+        """Have the server end, and its cell; another thread may wait for that cell."""
         if self._process.stdin is not None:
             self._process.stdin.close()
 
@@ -160,11 +160,11 @@ def run_cell(job: Mapping[str, Any]) -> dict[str, Any]:
     worker = get_worker()
     place = f"{socket.gethostname()} {worker.name}"
     worker.log_event(NAME, {"key": job["key"], "name": job["name"], "worker": place})
-    limit = job["memory"] or _share(worker)
-    return {**worker.plugins[NAME].run({**job, "memory": limit}), "worker": place}
+    servers: Any = worker.plugins[NAME]
+    return {**servers.run({**job, "memory": job["memory"] or _share(worker)}), "worker": place}
 
 
 def _share(worker: Any) -> int | None:
-    """Return a thread's share of the worker's memory limit, which is dask's; None if there is none."""
+    """Return a thread's share of the worker's memory limit; None if there is none."""
     limit = worker.memory_manager.memory_limit
     return int(limit / worker.state.nthreads) if limit else None

@@ -218,7 +218,7 @@ def _model(name: str, table: Mapping[str, Any]) -> Model:
 
 
 def _entry_point(target: str) -> str:
-    """Replace ``model:NAME`` by the ``MODULE:FACTORY`` of the entry point of that name; keep others."""
+    """Replace ``model:NAME`` by that entry point's ``MODULE:FACTORY``; keep others."""
     if not target.startswith("model:"):
         return target
     points = {point.name: point.value for point in entry_points(group=MODELS)}
