@@ -1,4 +1,4 @@
-# make demo | test-quick | test | test-full | third-parties | torchvision | transformers | conformance | fuzz | lint | docs | bench | setup | format | clean
+# make demo | test-quick | test | test-full | third-parties | torchvision | transformers | sweep | conformance | fuzz | lint | docs | bench | setup | format | clean
 #
 #   PYTHON  the interpreter that makes the environment (3.10 or newer)
 #   VENV    where the environment is; each target that needs it makes it, and makes it again after a pyproject.toml changed
@@ -26,7 +26,7 @@ PYTEST  = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
 # test-quick leaves these out: they start processes, or call torch.export in every test.
 SLOW    = cli_[!p]* scaffold reentrancy autocast export export_* functionalize higher_order scan dynamic restrictions
 
-.PHONY: help setup demo test-quick test test-full third-parties torchvision transformers conformance fuzz lint docs format bench clean
+.PHONY: help setup demo test-quick test test-full third-parties torchvision transformers sweep conformance fuzz lint docs format bench clean
 .DELETE_ON_ERROR:
 
 help:
@@ -63,6 +63,11 @@ torchvision: setup
 transformers: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.transformers.table $(ARGS)
 
+# The models of the tests with four opsets and both frontends; a second run goes on where the first one ended.
+sweep: setup
+	$(BIN)/python -m tests.sweep.model_zoo > models-zoo.toml
+	$(BIN)/onnxexp sweep models-zoo.toml -o sweep-results --workers $(JOBS) --html sweep-results.html $(ARGS)
+
 conformance: setup
 	$(CONFORMANCE) --exporter export trace --opset 9 13 17 18 20 23 $(ARGS)
 	$(CONFORMANCE) --exporter dynamic trace-dynamic --opset 20 $(ARGS)
@@ -89,7 +94,7 @@ bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean:
-	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis bench-results conformance.jsonl fuzz.jsonl
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis bench-results conformance.jsonl fuzz.jsonl models-zoo.toml sweep-results*
 	find core plugins tests examples -name __pycache__ -o -name '*.egg-info' | xargs rm -rf
 
 $(VENV)/.torch-installed:

@@ -1,7 +1,6 @@
 """The models of `tests/models` as a zoo.
 
-`python -m tests.sweep.model_zoo > zoo.toml` in the repository's root writes the file, and `onnxexp sweep zoo.toml -o results`
-runs it there.
+`make sweep` writes the file into the repository's root, which is the folder of the cells, and runs it.
 """
 
 from __future__ import annotations
