@@ -26,7 +26,7 @@ PYTEST  = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
 # test-quick leaves these out: they start processes, or call torch.export in every test.
 SLOW    = cli_[!p]* scaffold reentrancy autocast export export_* functionalize higher_order scan dynamic restrictions
 
-.PHONY: help setup demo test-quick test test-full third-parties torchvision transformers conformance fuzz lint docs format bench dist clean
+.PHONY: help setup demo test-quick test test-full third-parties torchvision transformers sweep conformance fuzz lint docs format bench dist clean
 .DELETE_ON_ERROR:
 
 help:
@@ -63,6 +63,11 @@ torchvision: setup
 transformers: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.transformers.table $(ARGS)
 
+# The models of the tests with four opsets and both frontends; a second run goes on where the first one ended.
+sweep: setup
+	$(BIN)/python -m tests.sweep.model_zoo > models-zoo.toml
+	$(BIN)/onnxexp sweep models-zoo.toml -o sweep-results --workers $(JOBS) --html sweep-results.html $(ARGS)
+
 conformance: setup
 	$(CONFORMANCE) --exporter export trace --opset 9 13 17 18 20 23 $(ARGS)
 	$(CONFORMANCE) --exporter dynamic trace-dynamic --opset 20 $(ARGS)
@@ -93,7 +98,7 @@ dist: setup
 	$(BIN)/python -m tests.packaging.release dist
 
 clean:
-	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis bench-results conformance.jsonl fuzz.jsonl
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis bench-results conformance.jsonl fuzz.jsonl models-zoo.toml sweep-results*
 	find core plugins tests examples -name __pycache__ -o -name '*.egg-info' | xargs rm -rf
 
 $(VENV)/.torch-installed:

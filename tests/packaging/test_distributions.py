@@ -84,7 +84,7 @@ def test_what_a_wheel_holds(source: Path, house: Wheelhouse) -> None:
     if source == ROOT:
         templates = {name.partition("/templates/")[2] for name in names if "/templates/" in name}
         assert templates == example_files(), "`onnxexp new-plugin` writes them"
-    plugin = "[onnxexp.plugins]" in "".join(entry_points)
+    plugin = any(f"[onnxexp.{group}]" in "".join(entry_points) for group in ("plugins", "commands"))
     assert plugin == (source != ROOT), "the core is no plugin; the others are"
 
 

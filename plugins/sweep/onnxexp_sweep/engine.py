@@ -1,0 +1,185 @@
+"""dask.distributed: connect to a scheduler, check it, and run cells there."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import dask
+from distributed import Client, KilledWorker, LocalCluster, as_completed
+
+from onnxexp import OnnxExporterError, OptionError
+from onnxexp_sweep.versions import PACKAGES, differences, installed
+from onnxexp_sweep.worker import NAME, CellServers, EnvironmentChanged, run_cell
+
+__all__ = ["Finished", "Unfinished", "check_versions", "connected", "finished_cells", "worker_versions"]
+
+_SCHEMES = ("tcp", "tls", "ws", "wss", "ucx")
+_PATIENCE = 15.0
+_MUST_AGREE = ("python", "dask", "distributed", "cloudpickle", "msgpack")
+"""What the client, the scheduler and the workers need in one version: they exchange pickles."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Finished:
+    """A cell with its outcome."""
+
+    job: Mapping[str, Any]
+    outcome: Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Unfinished:
+    """A cell without an outcome: its worker or the scheduler cannot run it."""
+
+    job: Mapping[str, Any]
+    reason: str
+
+
+@contextlib.contextmanager
+def connected(on: str, workers: int) -> Iterator[Client]:
+    """Yield a client with workers that can run cells.
+
+    Args:
+        on: ``local`` for a cluster of this machine, or the address of a scheduler: ``dask://HOST:PORT`` or a scheme of dask's.
+        workers: The number of workers of a local cluster.
+
+    Raises OptionError where the scheduler cannot be reached, has no workers, or where versions differ.
+    """
+    with contextlib.ExitStack() as stack:
+        if on == "local":
+            stack.enter_context(dask.config.set({"distributed.scheduler.worker-saturation": 1.0}))
+            cluster = LocalCluster(
+                n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=logging.CRITICAL
+            )  # fmt: skip
+            client = stack.enter_context(Client(stack.enter_context(cluster)))
+        else:
+            client = stack.enter_context(_reached(on))
+            logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        check_versions(client.get_versions(check=False), on)
+        yield client
+
+
+def _reached(on: str) -> Client:
+    scheme, separator, place = on.partition("://")
+    if not separator or scheme not in ("dask", *_SCHEMES) or not re.fullmatch(r"\[?[\w.:-]+\]?:\d+", place):
+        raise OptionError(
+            f"--on {on}: expected local, dask://HOST:PORT, or an address of a dask scheduler such as tcp://HOST:PORT"
+        )
+    address = f"tcp://{place}" if scheme == "dask" else on
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about versions: `check_versions` is stricter
+            client = Client(address, timeout=_PATIENCE, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise OptionError(
+            f"--on {on}: no dask scheduler answers there ({type(error).__name__}: {_first_line(error)}); cure: start one by "
+            "`dask scheduler`, check the host, the port and the firewall, and that both sides have one version of distributed"
+        ) from error
+    try:
+        client.wait_for_workers(1, timeout=_PATIENCE)
+    except (OSError, TimeoutError):
+        client.close()
+        raise OptionError(f"--on {on}: the scheduler has no workers; cure: start some by `dask worker {address}`") from None
+    return client
+
+
+def check_versions(found: Mapping[str, Any], on: str) -> None:
+    """Check what `Client.get_versions` returns.
+
+    Raises OptionError where a scheduler or worker has another version of Python or of a package that dask needs on both sides.
+    """
+    own = _comparable(found["client"])
+    others = {"the scheduler": found["scheduler"], **{f"the worker {name}": each for name, each in found["workers"].items()}}
+    problems = []
+    for name, other in others.items():
+        if other is None:
+            problems.append(f"  {name} does not answer")
+        elif changed := differences(own, _comparable(other)):
+            problems.append(f"  {name} and this command: {'; '.join(changed)}")
+    if problems:
+        cure = f"install {', '.join(_MUST_AGREE)} in one version on all sides"
+        raise OptionError("\n".join([f"--on {on}: versions differ, and nothing was run; cure: {cure}", *problems]))
+
+
+def _comparable(versions: Mapping[str, Any]) -> dict[str, str]:
+    found = {name: str(versions["packages"].get(name, "")) for name in _MUST_AGREE}
+    return {**found, "python": ".".join(found["python"].split(".")[:2])}
+
+
+def worker_versions(client: Client, on: str) -> dict[str, str]:
+    """Return the versions of what the cells run with, which all workers must agree on.
+
+    Raises OptionError where a worker lacks a package, or two workers differ.
+    """
+    try:
+        found: dict[str, dict[str, str]] = client.run(installed)
+    except Exception as error:
+        raise OptionError(
+            f"--on {on}: a worker cannot run cells ({type(error).__name__}: {_first_line(error)}); cure: install "
+            "onnxexp-plugin-sweep, and what the models need, in the workers' environments"
+        ) from error
+    (first, versions), *others = found.items()
+    problems = [f"  {worker} lacks {name}" for worker, each in found.items() for name in PACKAGES if not each[name]]
+    for worker, each in others:
+        if changed := differences(versions, each):
+            problems.append(f"  {first} and {worker}: {'; '.join(changed)}")
+    if problems:
+        raise OptionError("\n".join([f"--on {on}: the workers do not have one set of packages, and nothing was run", *problems]))
+    return versions
+
+
+def finished_cells(
+    client: Client, jobs: Sequence[Mapping[str, Any]], started: Callable[[Mapping[str, Any]], None]
+) -> Iterator[Finished | Unfinished]:
+    """Run jobs, and yield each cell when it ends.
+
+    dask runs a cell again whose worker is killed. After more deaths than its setting `allowed-failures` has, the cell's status
+    is "lost".
+
+    Args:
+        client: Where to run them.
+        jobs: From `onnxexp_sweep.cells.Cell.job`.
+        started: Called with a dict with ``key``, ``name`` and ``worker`` whenever a worker begins a cell, in another thread.
+    """
+    by_key = {f"{NAME}-{job['key']}": job for job in jobs}
+
+    def on_event(event: tuple[float, Mapping[str, Any]]) -> None:
+        if f"{NAME}-{event[1]['key']}" in by_key:  # else it is a cell of another sweep on this scheduler
+            started(event[1])
+
+    client.register_plugin(CellServers())
+    client.subscribe_topic(NAME, on_event)
+    futures = client.map(run_cell, list(by_key.values()), key=list(by_key), pure=False)
+    try:
+        for future in as_completed(futures, loop=client.loop):
+            yield _ended(future, by_key[future.key])
+            future.release()
+    finally:
+        if client.status == "running":  # else the scheduler has gone, and has taken the tasks with it
+            client.unsubscribe_topic(NAME)
+            client.cancel(futures)
+            client.unregister_worker_plugin(NAME)  # it ends the processes of cells that still run
+
+
+def _ended(future: Any, job: Mapping[str, Any]) -> Finished | Unfinished:
+    if future.status == "finished":
+        return Finished(job, future.result())
+    if future.status == "cancelled":
+        return Unfinished(job, "the scheduler has gone")
+    error = future.exception()
+    if isinstance(error, KilledWorker):
+        reason = f"every worker that ran it died, the last one was {error.last_worker.address}"
+        return Finished(job, {"status": "lost", "step": "start", "reason": reason})
+    if isinstance(error, (EnvironmentChanged, OnnxExporterError)):
+        return Unfinished(job, str(error))
+    return Unfinished(job, f"{type(error).__name__}: {_first_line(error)}")
+
+
+def _first_line(error: Any) -> str:
+    return (str(error).strip().splitlines() or ["no message"])[0]

@@ -1,0 +1,114 @@
+"""The progress of a sweep: what runs where, what failed, the remaining time."""
+
+from __future__ import annotations
+
+import collections
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, Group, RenderResult
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["SweepProgress", "short_reason"]
+
+_FAILURES = 8
+"""The failures that stay visible."""
+_LINES = 20
+"""The most lines of running cells."""
+
+
+class SweepProgress:
+    """A display on standard error; a line for each failure if that is no terminal.
+
+    Args:
+        total: The number of cells to run.
+        skipped: The number of cells that an earlier run has finished.
+    """
+
+    def __init__(self, total: int, skipped: int) -> None:
+        self._total, self._skipped = total, skipped
+        self._begin = time.monotonic()
+        self._lock = threading.Lock()
+        self._running: dict[str, tuple[str, str, float]] = {}
+        self._failures: collections.deque[str] = collections.deque(maxlen=_FAILURES)
+        self.counts: collections.Counter[str] = collections.Counter()
+        self._console = Console(stderr=True)
+        self._live = Live(self, console=self._console, refresh_per_second=4, transient=True) if sys.stderr.isatty() else None
+
+    def __enter__(self) -> SweepProgress:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def started(self, event: Mapping[str, Any]) -> None:
+        """Show a cell that a worker has begun."""
+        with self._lock:
+            self._running[event["key"]] = (event["name"], event["worker"], time.monotonic())
+
+    def ended(self, key: str, name: str, outcome: Mapping[str, Any]) -> None:
+        """Count a cell that has ended, and show why it failed."""
+        with self._lock:
+            self._running.pop(key, None)
+            self.counts[outcome["status"]] += 1
+            if outcome["status"] == "ok":
+                return
+            line = f"{outcome['status']}: {name}: {short_reason(outcome)}"
+            self._failures.append(line)
+        if self._live is None:
+            sys.stderr.write(f"{line}\n")
+            sys.stderr.flush()
+
+    @property
+    def remaining(self) -> float | None:
+        """The seconds that the rest takes at this pace; None before a cell has ended."""
+        ended = sum(self.counts.values())
+        return None if ended == 0 else (self._total - ended) * (time.monotonic() - self._begin) / ended
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        with self._lock:
+            yield Group(
+                self._summary(),
+                self._table(),
+                *(Text(line, style="red", overflow="crop", no_wrap=True) for line in self._failures),
+            )
+
+    def _summary(self) -> Table:
+        ended = sum(self.counts.values())
+        counts = ", ".join(f"{number} {status}" for status, number in sorted(self.counts.items()))
+        rest = "" if self.remaining is None else f"{_duration(self.remaining)} left"
+        line = Table.grid(padding=(0, 2))
+        skipped = f"{self._skipped} done before" if self._skipped else ""
+        bar = ProgressBar(total=max(self._total, 1), completed=ended, width=30)
+        line.add_row(f"{ended} of {self._total} cells", bar, counts, skipped, _duration(time.monotonic() - self._begin), rest)
+        return line
+
+    def _table(self) -> Table:
+        table = Table.grid(padding=(0, 2))
+        now = time.monotonic()
+        for name, worker, began in list(self._running.values())[:_LINES]:
+            table.add_row(Text(worker, style="dim"), Text(name), _duration(now - began))
+        if len(self._running) > _LINES:
+            table.add_row("", f"and {len(self._running) - _LINES} more", "")
+        return table
+
+
+def short_reason(outcome: Mapping[str, Any]) -> str:
+    """Return the first line of why a cell failed, with its step."""
+    lines = str(outcome.get("reason") or "no reason").strip().splitlines()
+    return f"{outcome.get('step') or 'start'}: {lines[0][:300]}"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
