@@ -14,8 +14,8 @@ from onnxexp.torch_compat import NEWEST_TESTED, untested_torch
 from tests.core import tiny
 
 ROOT = Path(__file__).resolve().parents[2]
-MAY_NAME_TORCHSCRIPT = {"torch_compat.py", "model_target.py"}
-"""The module with the classes, and the command that loads a file, where there are classes."""
+MAY_NAME_TORCHSCRIPT = {"torch_compat.py", "model_target.py", "tracing_switch.py"}
+"""The module with the classes; the command that loads a file, where there are classes; a switch of transformers, where it is."""
 
 
 @pytest.mark.parametrize("version", ["2.13.0+cpu", "2.14.1", "2.14.1+cu130", "not a version"])

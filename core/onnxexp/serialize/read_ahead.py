@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def read_ahead(items: Generator[T], count: int) -> Generator[T]:
-    """Generate the next few items on a second thread while the caller uses the present one.
+    """Generate a few items on a second thread while the caller uses others.
 
     An exception of the generator is raised in the place of its item. It is closed in the end.
     """

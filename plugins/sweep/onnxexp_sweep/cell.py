@@ -123,7 +123,7 @@ def _exported(job: Mapping[str, Any], record: Record) -> dict[str, onnxexp.ONNXP
 
 def _transformers() -> Any:
     try:
-        from onnxexp_transformers.export_model import export
+        from onnxexp_transformers import export
     except ModuleNotFoundError as error:
         if error.name != "onnxexp_transformers":
             raise

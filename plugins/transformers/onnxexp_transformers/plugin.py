@@ -5,11 +5,12 @@ Its models take the paths that they have for exports.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from onnxexp import hookimpl
 from onnxexp.capture.torch_state import replace_attributes
+from onnxexp.torch_compat import NO_TORCHSCRIPT
 from onnxexp_transformers.cache_nodes import register_caches
 from onnxexp_transformers.tracing_switch import tracing_switch
 
@@ -24,7 +25,7 @@ class _Plugin:
         Modules of transformers see their switch for exports.
         """
         register_caches()
-        return replace_attributes([tracing_switch()])
+        return nullcontext() if NO_TORCHSCRIPT else replace_attributes([tracing_switch()])
 
 
 plugin = _Plugin()

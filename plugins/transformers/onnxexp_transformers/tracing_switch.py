@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._jit_internal import is_scripting
 
 from onnxexp.capture.torch_state import is_exporting
 
@@ -28,6 +27,7 @@ def tracing_switch() -> tuple[Any, str, Callable[[], bool]]:
     In captures of torch.export it is true for transformers, and false for torch's own modules.
     """
     original: Any = vars(torch.jit)["is_tracing"]
+    is_scripting = vars(torch.jit)["is_scripting"]
 
     def is_tracing() -> bool:
         if is_scripting():  # as in torch's own function: torch.jit.script compiles nothing below
