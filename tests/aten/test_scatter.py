@@ -169,8 +169,16 @@ def test_scatter(check):
         torch.randint(9, (2, 2)),
         dynamic={0: [0], 2: [0]},
         opsets=(24,),
-        emits={"Shape", "Expand", "TensorScatter"},
         name="index_copy_a_range_of_two",
+    ),
+    Case(
+        lambda x, start, v: x.index_copy(1, torch.arange(2) + start, v),
+        r(2, 5),
+        torch.tensor([3]),
+        r(2, 2),
+        opsets=(24,),
+        emits={"Expand", "TensorScatter"},
+        name="index_copy_a_range_of_fixed_size",
     ),
     Case(lambda x, i: x.index_fill(1, i, 2.5), r(4, 3), T([0, -1]), dynamic={0: [0], 1: [0]}, name="index_fill"),
     Case(
