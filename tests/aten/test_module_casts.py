@@ -7,6 +7,7 @@ import torch
 
 import onnxexp
 from onnxexp import CaptureError
+from onnxexp_aten.capture.module_casts import _changes
 
 
 class Cast(torch.nn.Module):
@@ -33,3 +34,10 @@ def test_a_cast_to_the_same_dtype(capture: str) -> None:
 def test_a_cast_to_another_dtype_is_refused() -> None:
     with pytest.raises(CaptureError, match="an assignment to .data cannot be captured"):
         onnxexp.export(Cast(torch.float64), (torch.randn(2, 4),), capture="export")
+
+
+def test_complex_weights_count_as_changed() -> None:
+    module = torch.nn.Module()
+    module.weight = torch.nn.Parameter(torch.ones(2, dtype=torch.complex64))
+    assert _changes(module, torch.complex128)
+    assert not _changes(module, torch.complex64)

@@ -1,4 +1,4 @@
-"""The folder of results: complete rows only, whatever happens to the process that writes."""
+"""Store the rows of a sweep: each is complete or absent, even after a kill."""
 
 from __future__ import annotations
 

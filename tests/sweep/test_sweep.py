@@ -117,7 +117,7 @@ def test_two_local_workers(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
 
 @pytest.mark.full
 def test_a_killed_worker_loses_no_cell(capsys: pytest.CaptureFixture[str], tmp_path: Path, scheduler: str) -> None:
-    """By address: two workers, one of which is killed while it runs a cell, with the cell and its server."""
+    """Kill one of two workers by address, its cell and its server; no cell is lost."""
     opsets = tuple(range(15, 24))
     file = zoo(tmp_path, "slow", opsets=opsets)
     command = ("-m", "onnxexp", "sweep", file, "-o", tmp_path / "results", "--on", scheduler.replace("tcp", "dask"), "--json")

@@ -31,6 +31,7 @@ def keep_modules() -> tuple[Any, str, Callable[..., Any]]:
 def _changes(module: torch.nn.Module, *args: Any, **options: Any) -> bool:
     device, dtype, *_ = torch._C._nn._parse_to(*args, **options)
     return any(
-        device not in (None, tensor.device) or (tensor.is_floating_point() and dtype not in (None, tensor.dtype))
+        device not in (None, tensor.device)
+        or ((tensor.is_floating_point() or tensor.is_complex()) and dtype not in (None, tensor.dtype))
         for tensor in itertools.chain(module.parameters(), module.buffers())
     )
