@@ -32,9 +32,10 @@ from typing import BinaryIO, TypeAlias
 import onnx
 import onnx_ir as ir
 
-from onnxexp.builder.torch_tensor_data import BinaryWriter, TorchTensor, contiguous_bytes
+from onnxexp.builder.torch_tensor_data import BinaryWriter, TorchTensor
 from onnxexp.errors import OptionError, SerializeError
 from onnxexp.serialize.atomic_file import NewFile, checked_target, explained, new_file
+from onnxexp.serialize.direct_files import blocks, exceeds_cache, past_cache
 from onnxexp.serialize.mapped_files import MappedFiles
 from onnxexp.serialize.proto_layout import FileLayout, Part, describe, lay_out, skeleton
 from onnxexp.serialize.read_ahead import read_ahead
@@ -47,10 +48,10 @@ _MARGIN = 16 << 20
 _WRITE = 1 << 20
 """Bytes of one write. 3.8 GB of mapped weights took 3.0 s so, and 12.6 s with one write for each weight (Linux 6.18, ext4)."""
 
-_BATCH = 16 << 20
-"""Bytes that are prepared while others are written; a thread that waits for each piece would save nothing."""
 _WORTH_THREADS = 1 << 30
-"""Bytes of a file from which threads are worth their memory: 13.5 GB took 16 s, and 25 s without them."""
+"""Bytes of a file from which threads are worth their memory."""
+_AHEAD = 4
+"""Blocks that are filled while another one is written."""
 _Release: TypeAlias = Callable[[], None]
 
 
@@ -197,26 +198,29 @@ def _replace_pair(file: NewFile, data: NewFile, interim: FileLayout, aside: str)
 
 def _write(file: NewFile, layout: FileLayout) -> None:
     file.reserve(layout.size)
-    _write_stream(file.file, layout)
+    if layout.size < _WORTH_THREADS or not exceeds_cache(layout.size):
+        _write_stream(file.file, layout)
+        return
+    with past_cache(file.file) as direct:
+        _write_stream(direct, layout, read_past_cache=True)
 
 
-def _write_stream(file: BinaryWriter, layout: FileLayout) -> None:
+def _write_stream(file: BinaryWriter, layout: FileLayout, read_past_cache: bool = False) -> None:
     """Write from the stream's current position on, without seeking.
 
     Of a large file, mapped weights are read, weights are transposed and bytes are written at the same time.
     """
     if layout.size < _WORTH_THREADS:
-        batches = _batches(_loaded(layout), 1)
+        pieces = _pieces(_loaded(layout))
     else:
-        batches = read_ahead(_batches(read_ahead(_loaded(layout), 2), _BATCH), 4)
-    with contextlib.closing(batches):
-        for batch in batches:
-            for memory, release in batch:
-                _write_all(file, memory)
-                release()
+        loaded = read_ahead(_loaded(layout, read_past_cache), 2)
+        pieces = read_ahead(blocks(_pieces(loaded), _AHEAD + 1), _AHEAD)
+    with contextlib.closing(pieces):
+        for piece in pieces:
+            _write_all(file, piece)
 
 
-def _loaded(layout: FileLayout) -> Generator[tuple[Iterator[memoryview], _Release]]:
+def _loaded(layout: FileLayout, past_cache: bool = False) -> Generator[tuple[Iterator[memoryview], _Release]]:
     """Generate the contents of a file in order, each with its release.
 
     A mapped weight is in memory until then.
@@ -228,13 +232,12 @@ def _loaded(layout: FileLayout) -> Generator[tuple[Iterator[memoryview], _Releas
         position = part.offset + part.size
         content = part.content.raw() if isinstance(part.content, ir.LazyTensor) else part.content  # computed once
         if isinstance(content, TorchTensor) and content.nbytes == part.size:
-            yield _tensor_pieces(content), mapped.map_pages(content.stored, part.name)
+            # A subclass computes its elements from the tensor that it has.
+            may_copy = past_cache and type(content) is TorchTensor
+            stored, release = mapped.read(content.stored, part.name, may_copy)
+            yield (content if stored is content.stored else TorchTensor(stored, part.name)).contiguous_pieces(), release
         else:
             yield iter([_whole(content, part)]), _nothing
-
-
-def _tensor_pieces(tensor: TorchTensor) -> Iterator[memoryview]:
-    yield from map(contiguous_bytes, tensor.pieces())  # a subclass computes its elements here, not before its turn
 
 
 def _whole(content: bytes | ir.TensorProtocol, part: Part) -> memoryview:
@@ -244,22 +247,12 @@ def _whole(content: bytes | ir.TensorProtocol, part: Part) -> memoryview:
     return memoryview(data)
 
 
-def _batches(
-    contents: Generator[tuple[Iterator[memoryview], _Release]], least: int
-) -> Generator[list[tuple[memoryview, _Release]]]:
-    """Generate lists of pieces of at least so many bytes."""
-    batch: list[tuple[memoryview, _Release]] = []
-    size = 0
+def _pieces(contents: Generator[tuple[Iterator[memoryview], _Release]]) -> Generator[memoryview]:
+    """Generate the bytes; a piece is valid until the next one is generated."""
     with contextlib.closing(contents):
         for pieces, release in contents:
-            for piece in pieces:
-                batch.append((piece, _nothing))
-                size += len(piece)
-                if size >= least:
-                    yield batch
-                    batch, size = [], 0
-            batch.append((memoryview(b""), release))
-    yield batch
+            yield from pieces
+            release()
 
 
 def _nothing() -> None:
