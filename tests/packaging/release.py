@@ -22,9 +22,19 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from tests.packaging.environments import OURS, ROOT, Environment, Wheelhouse, copy_sources, execute, link_requirements, name_of
+from tests.packaging.environments import (
+    OURS,
+    ROOT,
+    Environment,
+    Wheelhouse,
+    copy_sources,
+    execute,
+    link_requirements,
+    name_of,
+    project,
+)  # fmt: skip
 
-__all__ = ["EPOCH", "arguments", "build", "set_version", "try_out"]
+__all__ = ["EPOCH", "arguments", "build", "install_bare", "pythons", "set_version", "try_out"]
 
 EPOCH = 1_500_000_000
 """The time of the files where no commit gives one, in seconds since 1970."""
@@ -83,6 +93,30 @@ def try_out(name: str, house: Wheelhouse, folder: Path) -> Environment:
     return environment
 
 
+def pythons() -> dict[str, str]:
+    """The interpreters on the path that the core supports, by version ("3.12")."""
+    classifiers = project(ROOT)["project"]["classifiers"]
+    versions = [version for each in classifiers if (version := each.removeprefix("Programming Language :: Python :: ")) != each]
+    found = {version: shutil.which(f"python{version}") for version in versions if version[0].isdigit() and "." in version}
+    # A pyenv shim exists for interpreters that it does not start.
+    return {
+        version: path for version, path in found.items()
+        if path and subprocess.run([path, "--version"], capture_output=True, check=False).returncode == 0
+    }  # fmt: skip
+
+
+def install_bare(python: str, built: Path, folder: Path) -> None:
+    """Install all wheels of a folder into an environment of another Python, without their requirements, and compile them.
+
+    Raises AssertionError where pip refuses one, or a file is no Python of that version.
+    """
+    execute(python, "-m", "venv", folder, cwd=built)
+    pip = (folder / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "install", "--no-index", "--no-deps")
+    execute(*pip, "--no-compile", *sorted(built.glob("*.whl")), cwd=built)
+    (site,) = folder.glob("lib/python*/site-packages")
+    execute(folder / "bin" / "python", "-m", "compileall", "-q", *sorted(site.glob("onnxexp*/")), cwd=built)
+
+
 def _without_circumstances(sdist: Path, epoch: int) -> bytes:
     """The archive without the times, users and order of the machine that made it."""
     packed = io.BytesIO()
@@ -117,11 +151,15 @@ def _release(folder: Path) -> None:
         link_requirements(work / "requirements")
         for project in OURS:
             try_out(name_of(project), Wheelhouse(built, work / "requirements"), work / "environments" / project.name)
+        others = pythons()
+        for version, python in others.items():
+            install_bare(python, built, work / f"python{version}")
         shutil.rmtree(folder, ignore_errors=True)
         shutil.move(built, folder)
     for file in files:
         print(hashlib.sha256((folder / file.name).read_bytes()).hexdigest(), file.name)
     print(f"{len(files)} files in {os.path.relpath(folder)}, each checked by twine, each wheel installed from that folder")
+    print(f"All wheels installed and compiled by Python {', '.join(others)}")
 
 
 def _git(*arguments: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from packaging.requirements import Requirement
 
 from onnxexp.version import __version__
 from tests.packaging.environments import OURS, ROOT, Environment, Wheelhouse, execute, name_of, project
-from tests.packaging.release import arguments, build, set_version, try_out
+from tests.packaging.release import arguments, build, install_bare, pythons, set_version, try_out
 from tests.packaging.test_readme import lines
 
 QUANTIZED = ROOT / "plugins" / "quantized"
@@ -97,3 +99,18 @@ def test_the_folder_of_wheels_is_all_that_pip_needs(source: Path, house: Wheelho
 
 def _check_export(environment: Environment) -> None:
     assert int(environment.python(EXPORTS).out.splitlines()[-1]) > 3
+
+
+def test_every_python_installs_and_compiles_the_wheels(house: Wheelhouse, tmp_path: Path) -> None:
+    for version, python in pythons().items():
+        assert execute(python, "--version", cwd=tmp_path).out.startswith(f"Python {version}."), python
+    install_bare(sys.executable, house.folder, tmp_path / "right")
+    assert list(tmp_path.glob("right/lib/*/site-packages/onnxexp_quantized/__pycache__/*.pyc"))
+    (wheel,) = house.folder.glob("onnxexp_plugin_quantized-*.whl")
+    wrong = tmp_path / "wheels" / wheel.name
+    wrong.parent.mkdir()
+    shutil.copyfile(wheel, wrong)
+    with zipfile.ZipFile(wrong, "a") as archive:
+        archive.writestr("onnxexp_quantized/newer.py", "type that no Python has = 1")
+    with pytest.raises(AssertionError, match="newer.py"):
+        install_bare(sys.executable, wrong.parent, tmp_path / "wrong")
