@@ -15,6 +15,8 @@ from tests.models.case import TRANSFORMER_OPSETS, ModelCase
 from tests.models.test_models import CASES, EXPORT_ONLY
 
 OPSETS = TRANSFORMER_OPSETS
+PRELOAD = ("pytest", "transformers.modeling_utils")
+"""What the models import from other distributions and takes the longest."""
 
 
 def __getattr__(name: str) -> Callable[[], dict[str, Any]]:
@@ -35,9 +37,9 @@ def zoo() -> str:
 
 
 def _lines() -> Iterator[str]:
-    yield f'[sweep]\nopset = {list(OPSETS)}\nfrontend = ["export", "trace"]'
+    yield f'[sweep]\nopset = {list(OPSETS)}\nfrontend = ["export", "trace"]\npreload = {json.dumps(PRELOAD)}'
     for name, case in CASES.items():
-        yield f'\n[models."{name}"]\ntarget = "tests.sweep.model_zoo:{name}"'
+        yield f'\n[models."{name}"]\ntarget = "tests.sweep.model_zoo:{name}"\nrtol = {case.rtol}\natol = {case.atol}'
         if not {*OPSETS} <= {*case.opsets}:
             yield f"opset = {[opset for opset in OPSETS if opset in case.opsets]}"
         if name in EXPORT_ONLY:

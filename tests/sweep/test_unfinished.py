@@ -20,7 +20,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Replace dask: cells of these names run, others have no worker."""
     able: list[str] = []
 
-    def finished(client: Any, jobs: Sequence[Mapping[str, Any]], started: Any) -> Iterator[Finished | Unfinished]:
+    def finished(client: Any, jobs: Sequence[Mapping[str, Any]], *others: Any) -> Iterator[Finished | Unfinished]:
         for job in jobs:
             yield Finished(job, OUTCOME) if job["name"] in able else Unfinished(job, "no torch")
 

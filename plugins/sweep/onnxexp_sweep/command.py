@@ -38,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--on", metavar="WHERE", default="local",
         help="local (default): workers on this machine; or a dask scheduler: dask://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT",
     )  # fmt: skip
-    group.add_argument("--workers", type=int, metavar="N", help="the number of local workers (default: one for each two cores)")
+    group.add_argument("--workers", type=int, metavar="N", help="the number of local workers (default: one for each core)")
     group.add_argument("--time", type=float, metavar="SECONDS", help="the limit of a cell's time (default: the zoo's, else 600)")
     group.add_argument(
         "--memory", metavar="SIZE",
@@ -88,7 +88,9 @@ def _sweep(options: argparse.Namespace, output: Output) -> int:
         )
     from onnxexp_sweep.sweep import sweep
 
-    done = sweep(cells, options.output, on=options.on, workers=_workers(options), retry_failed=options.retry_failed)
+    done = sweep(
+        cells, options.output, on=options.on, workers=_workers(options), preload=zoo.preload, retry_failed=options.retry_failed
+    )
     for status, name, reason in done.failures[:_SHOWN]:
         output.line(f"{status}: {name}: {reason}", "red")
     if len(done.failures) > _SHOWN:
@@ -132,7 +134,7 @@ def _workers(options: argparse.Namespace) -> int:
         raise OptionError(f"--workers {options.workers}: give 1 or more")
     from dask.system import CPU_COUNT
 
-    return int(options.workers or max(1, CPU_COUNT // 2))
+    return int(options.workers or CPU_COUNT)
 
 
 def _page(options: argparse.Namespace, output: Output) -> int:

@@ -135,7 +135,10 @@ def worker_versions(client: Client, on: str) -> dict[str, str]:
 
 
 def finished_cells(
-    client: Client, jobs: Sequence[Mapping[str, Any]], started: Callable[[Mapping[str, Any]], None]
+    client: Client,
+    jobs: Sequence[Mapping[str, Any]],
+    started: Callable[[Mapping[str, Any]], None],
+    preload: Sequence[str] = (),
 ) -> Iterator[Finished | Unfinished]:
     """Run jobs, and yield each cell when it ends.
 
@@ -145,7 +148,8 @@ def finished_cells(
     Args:
         client: Where to run them.
         jobs: From `onnxexp_sweep.cells.Cell.job`.
-        started: Called with a dict with ``key``, ``name`` and ``worker`` whenever a worker begins a cell, in another thread.
+        started: Called with a dict with ``key``, ``name`` and ``place`` whenever a worker begins a cell, in another thread.
+        preload: Modules that each worker imports once, before its first cell.
     """
     by_key = {f"{NAME}-{job['key']}": job for job in jobs}
 
@@ -153,7 +157,7 @@ def finished_cells(
         if f"{NAME}-{event[1]['key']}" in by_key:  # else it is a cell of another sweep on this scheduler
             started(event[1])
 
-    client.register_plugin(CellServers())
+    client.register_plugin(CellServers(preload))
     client.subscribe_topic(NAME, on_event)
     futures = client.map(run_cell, list(by_key.values()), key=list(by_key), pure=False)
     try:

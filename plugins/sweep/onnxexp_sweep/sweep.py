@@ -38,7 +38,9 @@ class Done:
     seconds: float
 
 
-def sweep(cells: Sequence[Cell], folder: Path, *, on: str, workers: int, retry_failed: bool = False) -> Done:
+def sweep(
+    cells: Sequence[Cell], folder: Path, *, on: str, workers: int, preload: Sequence[str] = (), retry_failed: bool = False
+) -> Done:
     """Run the cells that have no result, and append each result to a folder.
 
     A result with other versions than the workers' does not count.
@@ -51,6 +53,7 @@ def sweep(cells: Sequence[Cell], folder: Path, *, on: str, workers: int, retry_f
         folder: The folder of results.
         on: ``local``, or the address of a scheduler.
         workers: The number of local workers.
+        preload: Modules that each worker imports once, before its first cell.
         retry_failed: Run cells again whose result is not "ok".
 
     Raises OptionError where the scheduler, the workers or the folder cannot be used.
@@ -64,7 +67,7 @@ def sweep(cells: Sequence[Cell], folder: Path, *, on: str, workers: int, retry_f
         jobs = {key: cell.job(versions) for cell in cells if (key := cell.key(versions)) not in done}
         with SweepProgress(len(jobs), len(cells) - len(jobs)) as progress:
             left = dict(jobs)
-            for each in finished_cells(client, list(jobs.values()), progress.started) if jobs else ():
+            for each in finished_cells(client, list(jobs.values()), progress.started, preload) if jobs else ():
                 del left[each.job["key"]]
                 if isinstance(each, Unfinished):
                     unfinished.append((each.job["name"], each.reason))
