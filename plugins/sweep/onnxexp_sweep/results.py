@@ -35,37 +35,23 @@ _TABLE, _PARTS, _LOCK = "cells.parquet", "parts", "lock"
 _SECONDS = tuple(f"{step}_seconds" for step in ("load", "export", "write", "check", "verify"))
 
 SCHEMA = pa.schema(
-    [
-        ("key", pa.string()),
-        ("cell", pa.string()),
-        ("model", pa.string()),
-        ("target", pa.string()),
-        ("opset", pa.int32()),
-        ("frontend", pa.string()),
-        ("variant", pa.string()),
-        ("options", pa.map_(pa.string(), pa.string())),
-        ("status", pa.string()),
-        ("step", pa.string()),
-        ("kind", pa.string()),
-        ("reason", pa.string()),
-        ("stderr", pa.string()),
-        ("warnings", pa.list_(pa.string())),
-        ("started", pa.timestamp("ms", tz="UTC")),
-        ("finished", pa.timestamp("ms", tz="UTC")),
-        ("worker", pa.string()),
-        ("seconds", pa.float64()),
-        ("processor_seconds", pa.float64()),
-        *((name, pa.float64()) for name in _SECONDS),
-        ("stages", pa.map_(pa.string(), pa.float64())),
-        ("peak_bytes", pa.int64()),
-        ("nodes", pa.int64()),
-        ("file_bytes", pa.int64()),
-        ("max_error", pa.float64()),
-        ("verified", pa.list_(pa.string())),
-        ("not_verified", pa.list_(pa.string())),
-        *((name.replace("-", "_"), pa.string()) for name in PACKAGES),
-        ("plugins", pa.map_(pa.string(), pa.string())),
-    ]
+    {
+        **dict.fromkeys(("key", "cell", "model", "target"), pa.string()),
+        "opset": pa.int32(),
+        **dict.fromkeys(("frontend", "variant"), pa.string()),
+        "options": pa.map_(pa.string(), pa.string()),
+        **dict.fromkeys(("status", "step", "kind", "reason", "stderr"), pa.string()),
+        "warnings": pa.list_(pa.string()),
+        **dict.fromkeys(("started", "finished"), pa.timestamp("ms", tz="UTC")),
+        "worker": pa.string(),
+        **dict.fromkeys(("seconds", "processor_seconds", *_SECONDS), pa.float64()),
+        "stages": pa.map_(pa.string(), pa.float64()),
+        **dict.fromkeys(("peak_bytes", "nodes", "file_bytes"), pa.int64()),
+        "max_error": pa.float64(),
+        **dict.fromkeys(("verified", "not_verified"), pa.list_(pa.string())),
+        **dict.fromkeys((name.replace("-", "_") for name in PACKAGES), pa.string()),
+        "plugins": pa.map_(pa.string(), pa.string()),
+    }
 )
 """The columns; docs/how-to/sweep.md describes them."""
 
