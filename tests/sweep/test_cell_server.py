@@ -104,6 +104,7 @@ def test_a_factory_that_raises(run_model: RunModel) -> None:
     outcome = run_model("raises")
     assert (outcome["status"], outcome["step"], outcome["kind"]) == ("failed", "load", "OptionError")
     assert "KeyError: 'no such weights'" in outcome["reason"] and "zoo_models.py:" in outcome["reason"]
+    assert "--traceback" not in outcome["reason"] and 'in raises\n    raise KeyError("no such weights")' in outcome["stderr"]
 
 
 def test_an_unknown_model_and_axis(run_model: RunModel) -> None:

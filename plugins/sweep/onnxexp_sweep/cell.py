@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -68,6 +69,7 @@ def run(job: Mapping[str, Any], folder: Path, record: Record) -> None:
         except MemoryError as error:
             outcome = {"status": "memory", "reason": f"Python is out of memory: {error}"}
         except Exception as error:  # noqa: BLE001 - the model's code and the plugins may raise anything; the row has it
+            traceback.print_exc()
             outcome = {"status": "failed", "kind": type(error).__name__, "reason": _reason(error)}
     remarks = dict.fromkeys(str(each.message).strip()[:_TEXT] for each in caught if not issubclass(each.category, _QUIET))
     record.update(warnings=list(remarks), **outcome)
@@ -198,4 +200,5 @@ def _resized(program: onnxexp.ONNXProgram, sizes: Mapping[str, int]) -> tuple[Se
 def _reason(error: Exception) -> str:
     text = str(error).strip() or type(error).__name__
     text = text if isinstance(error, onnxexp.OnnxExporterError) else f"{type(error).__name__}: {text}"
+    text = text.removesuffix("; --traceback shows where")  # that is an option of other commands; `stderr` has the traceback
     return text if len(text) <= _TEXT else f"{text[:_TEXT]} ..."

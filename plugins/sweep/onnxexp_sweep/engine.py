@@ -55,7 +55,8 @@ def connected(on: str, workers: int) -> Iterator[Client]:
         if on == "local":
             stack.enter_context(dask.config.set({"distributed.scheduler.worker-saturation": 1.0}))
             cluster = LocalCluster(
-                n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=logging.CRITICAL
+                n_workers=workers, threads_per_worker=1, processes=True, silence_logs=logging.CRITICAL, dashboard_address=None,
+                scheduler_kwargs={"dashboard_address": ":0"},  # any free port, without a warning that dask's usual one is taken
             )  # fmt: skip
             client = stack.enter_context(Client(stack.enter_context(cluster)))
         else:

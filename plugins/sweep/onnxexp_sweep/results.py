@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from onnxexp import OptionError
+from onnxexp import OptionError, SerializeError
 from onnxexp.serialize.atomic_file import explained, new_file
 from onnxexp_sweep.versions import PACKAGES
 
@@ -105,9 +105,10 @@ class Results:
         self._lock.flush()
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, kind: object, *exc: object) -> None:
         try:
-            self.compact()
+            if kind is None:  # else a full disk would be reported twice; the small files are read as they are
+                self.compact()
         finally:
             if self._lock is not None:
                 self._lock.close()
@@ -191,8 +192,13 @@ def _write(path: Path, table: pa.Table) -> None:
 
     Raises SerializeError.
     """
-    with explained(str(path), table.nbytes), new_file(str(path)) as file:
-        pq.write_table(table, file.file)
-        file.file.flush()
-        os.fsync(file.file.fileno())
-        file.publish()
+    content = pa.BufferOutputStream()
+    pq.write_table(table, content)
+    try:
+        with explained(str(path), content.tell()), new_file(str(path)) as file:
+            file.file.write(content.getvalue())
+            file.file.flush()
+            os.fsync(file.file.fileno())
+            file.publish()
+    except SerializeError as error:
+        raise SerializeError(f"{error} The results before are kept: the same command goes on.") from error
