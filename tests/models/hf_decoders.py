@@ -100,7 +100,7 @@ OTHER_PAST_SIZES = ({"batch": 3, "sequence": 4, "past": 9}, {"batch": 1, "sequen
 PAST_LEAF = {0: "batch", 2: "past"}
 PAST_SHAPES = {
     "input_ids": BATCH_AND_SEQUENCE,
-    "attention_mask": {0: "batch", 1: "total"},
+    "attention_mask": {0: "batch", 1: "past + sequence"},
     "past": ((PAST_LEAF, PAST_LEAF),) * LAYERS,
 }
 
@@ -116,7 +116,7 @@ def text_and_cache(sizes: Sizes) -> Inputs:
 
 CACHE_SHAPES = {
     "input_ids": BATCH_AND_SEQUENCE,
-    "attention_mask": {0: "batch", 1: "total"},
+    "attention_mask": {0: "batch", 1: "past + sequence"},
     CACHE: [PAST_LEAF] * (2 * LAYERS),
     "use_cache": None,
 }

@@ -13,7 +13,7 @@ import pytest
 
 from onnxexp_sweep.cells import cells_of
 from onnxexp_sweep.versions import installed
-from onnxexp_sweep.worker import CellServer
+from onnxexp_sweep.worker import CellServer, EnvironmentChanged
 from onnxexp_sweep.zoo import Model, Zoo
 
 ROOT = Path(__file__).parents[2]
@@ -67,10 +67,44 @@ def test_a_difference(run_model: RunModel) -> None:
     assert "disagrees with the original in 1 of 1 outputs" in outcome["reason"]
 
 
+def test_the_tolerances_are_the_models_own(run_model: RunModel) -> None:
+    outcome = run_model("wrong", verify="random", options={"check_sizes": False}, rtol=0.0, atol=1e3)
+    assert outcome["status"] == "ok" and 0 < outcome["max_error"] < 1e3
+
+
+def test_an_axis_that_follows_from_others(run_model: RunModel) -> None:
+    """A size of `past` changes `past + new`, in `verify` too; it has no size of its own."""
+    outcome = run_model("masked", "export", sizes=({"past": 7}, {"past": 1, "new": 9}))
+    assert outcome["status"] == "ok", outcome
+    assert {"past is 7", "past is 1, new is 9"} < {*outcome["verified"]} and not outcome["not_verified"]
+    outcome = run_model("masked", "export", sizes=({"past + new": 9},))
+    assert "the axis 'past + new', which is not dynamic; choose from: new, past" in outcome["reason"]
+
+
+def test_a_cell_computes_with_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    server = CellServer()
+    outcome = server.run(job("threads"))
+    server.close()
+    assert outcome is not None and "threads: 1, wave: False" in outcome["reason"]
+
+
+def test_what_is_preloaded_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    server = CellServer(["wave"])
+    outcome = server.run(job("threads"))
+    server.close()
+    assert outcome is not None and "threads: 2, wave: True" in outcome["reason"]
+    expected = r"preload has 'no_module', which cannot be imported \(ModuleNotFoundError: No module named 'no_module'\) on "
+    with pytest.raises(EnvironmentChanged, match=expected):
+        CellServer(["no_module"])
+
+
 def test_a_factory_that_raises(run_model: RunModel) -> None:
     outcome = run_model("raises")
     assert (outcome["status"], outcome["step"], outcome["kind"]) == ("failed", "load", "OptionError")
     assert "KeyError: 'no such weights'" in outcome["reason"] and "zoo_models.py:" in outcome["reason"]
+    assert "--traceback" not in outcome["reason"] and 'in raises\n    raise KeyError("no such weights")' in outcome["stderr"]
 
 
 def test_an_unknown_model_and_axis(run_model: RunModel) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from onnxexp_sweep.progress import SweepProgress
+from onnxexp_sweep.progress import SweepProgress, short_reason
 
 FAILED = {"status": "failed", "step": "export", "reason": "opset 9 has no Gelu\nmore"}
 
@@ -26,7 +26,7 @@ def test_what_runs_where_what_failed_and_the_rest(capsys: pytest.CaptureFixture[
     progress = SweepProgress(4, 3)
     assert progress.remaining is None
     for name in ("one", "two"):
-        progress.started({"key": name, "name": f"{name}/20/trace", "worker": f"here {name}"})
+        progress.started({"key": name, "name": f"{name}/20/trace", "place": f"here {name}"})
     clock += 30
     progress.ended("one", "one/20/trace", FAILED)
     assert progress.remaining == 90
@@ -34,14 +34,37 @@ def test_what_runs_where_what_failed_and_the_rest(capsys: pytest.CaptureFixture[
     assert "1 of 4 cells" in text and "1 failed" in text and "3 done before" in text and "1 min 30 s left" in text
     assert "here two" in text and "two/20/trace" in text and "here one" not in text
     line = "failed: one/20/trace: export: opset 9 has no Gelu"
-    assert line in text and capsys.readouterr().err == f"{line}\n", "without a terminal a line for each failure"
+    assert line in text
+    figures = "1 of 4 cells, 1 failed, 3 done before, 30 s, 1 min 30 s left"
+    assert capsys.readouterr().err == f"{line}\n{figures}\n", "without a terminal a line for each failure and half minute"
+    clock += 1
+    progress.ended("two", "two/20/trace", {"status": "ok"})
+    assert capsys.readouterr().err == ""
+    clock += 30
+    progress.ended("three", "three/20/trace", {"status": "ok"})
+    assert capsys.readouterr().err == "3 of 4 cells, 1 failed, 2 ok, 3 done before, 1 min 01 s, 20 s left\n"
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("one\ntwo", "verify: one"),
+        ("1 of 1 outputs differ:\n  y: 3 of 4", "verify: 1 of 1 outputs differ: y: 3 of 4"),
+        ("first:", "verify: first:"),
+        (f"where {'n is 1, ' * 99}: no such node", f"verify: where {'n is 1, ' * 18} ... {'n is 1, ' * 17}: no such node"),
+        (None, "verify: no reason"),
+    ],
+)
+def test_a_reason_in_one_line(reason: str | None, expected: str) -> None:
+    found = short_reason({"step": "verify", "reason": reason})
+    assert found == expected or (len(found) < 320 and found.startswith("verify: where n is 1") and found.endswith("no such node"))
 
 
 def test_a_cell_that_begins_again_is_shown_once() -> None:
     """Its first worker was killed."""
     progress = SweepProgress(1, 0)
     for worker in ("first", "second"):
-        progress.started({"key": "one", "name": "one/20/trace", "worker": worker})
+        progress.started({"key": "one", "name": "one/20/trace", "place": worker})
     text = shown(progress)
     assert "second" in text and "first" not in text
 
@@ -49,7 +72,7 @@ def test_a_cell_that_begins_again_is_shown_once() -> None:
 def test_many_cells_and_failures_stay_short() -> None:
     progress = SweepProgress(100, 0)
     for number in range(50):
-        event: dict[str, Any] = {"key": str(number), "name": f"cell{number}", "worker": "here"}
+        event: dict[str, Any] = {"key": str(number), "name": f"cell{number}", "place": "here"}
         progress.started(event)
         progress.ended(f"other{number}", f"other{number}", FAILED)
     lines = shown(progress).splitlines()

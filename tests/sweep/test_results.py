@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 import onnxexp_sweep.results as module
-from onnxexp import OptionError
+from onnxexp import OptionError, SerializeError
 from onnxexp_sweep.results import PARTS, SCHEMA, Results, read, rows
 from tests.sweep.rows import OUTCOME, VERSIONS, cells
 from tests.sweep.rows import rows as made
@@ -59,18 +62,15 @@ def test_a_crash_while_a_file_is_written_leaves_whole_files(tmp_path: Path, monk
         from pathlib import Path
         import onnxexp_sweep.results as module
         from tests.sweep.rows import cells, rows
-        write = module.pq.write_table
 
-        def half(table, file):
-            write(table, file)
-            file.flush()
-            os.truncate(file.fileno(), file.tell() // 2)
+        def half(number):
+            os.truncate(number, os.fstat(number).st_size // 2)
             os._exit(9)
 
         with module.Results(Path({str(tmp_path)!r})) as results:
             for number, row in enumerate(rows(cells(3))):
                 if number == 2:
-                    module.pq.write_table = half
+                    module.os.fsync = half
                 results.append(row)
     """
     died = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], cwd=Path(__file__).parents[2], check=False)
@@ -109,6 +109,29 @@ def test_a_folder_without_results(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OptionError, match="cannot write results to"):
         Results(tmp_path / "file" / "results").__enter__()
+
+
+def test_a_full_disk_keeps_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row that does not fit is an error with a cure, and no second one follows from the merge at the end."""
+    found = list(made(cells(2)))
+
+    def full(number: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    expected = r"cannot write .*parts.*: no space left: it needs 1\d,\d{3} bytes, and .* The results before are kept"
+    _append(tmp_path, found[0])
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(SerializeError, match=expected):
+            _append(tmp_path, found[1])
+    assert read(tmp_path)["key"].to_pylist() == [found[0]["key"]]
+    _append(tmp_path, found[1])
+    assert read(tmp_path).num_rows == 2
+
+
+def _append(folder: Path, row: Mapping[str, Any]) -> None:
+    with Results(folder) as results:
+        results.append(row)
 
 
 def test_a_broken_file_is_named(tmp_path: Path) -> None:

@@ -37,6 +37,8 @@ frontend = ["trace"]
 verify = false
 options = { check_sizes = false }
 time = 5.5
+rtol = 1e-3
+atol = 0
 """
 
 
@@ -54,6 +56,7 @@ def test_every_model_with_every_option_is_a_cell(tmp_path: Path) -> None:
     first, last = cells[0], cells[-1]
     assert (first.time, first.memory, first.model.verify, first.model.sizes) == (30, 2_000_000_000, "repeated", ({"batch": 5},))
     assert (last.time, last.model.verify, last.options) == (5.5, "", {"check_sizes": False, "target": "onnx"})
+    assert (last.model.rtol, last.model.atol, first.model.rtol, first.model.atol) == (1e-3, 0, None, None)
     assert json.loads(json.dumps(first.job(VERSIONS)))["options"] == {}
 
 
@@ -92,6 +95,8 @@ def test_the_key_depends_on_what_the_result_depends_on(tmp_path: Path) -> None:
         ('"nowhere:two"', '"hf:two"', r"there is no .*two\n.*\[models.two\] has no task: a target hf: needs one"),
         ('"nowhere:two"', '"model:two"', r"no pack has a model 'model:two'"),
         ("[sweep]", '[sweep]\npacks = ["nowhere"]', r"lists the pack 'nowhere'.* which has no entry points of the group onnxexp"),
+        ("[sweep]", "[sweep]\npreload = ['a b']", r"\[sweep\] has preload = \['a b'\]: expected a list of modules, such as"),
+        ("rtol = 1e-3", "rtol = -1", r"\[models.two\] has rtol = -1: expected a number, such as 1e-4"),
         ("[sweep]", "[sweep", r"is no TOML: "),
     ],
 )  # fmt: skip

@@ -20,6 +20,19 @@ def tiny() -> dict[str, Any]:
     return {"model": model, "args": (torch.randn(3, 8),), "dynamic_shapes": ({0: "batch"},)}
 
 
+class Masked(nn.Module):
+    """Multiply two parts of a sequence by a mask over both."""
+
+    def forward(self, past: torch.Tensor, new: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return torch.cat([past, new]) * mask
+
+
+def masked() -> dict[str, Any]:
+    """A model with an axis that is the sum of two others."""
+    shapes = ({0: "past"}, {0: "new"}, {0: "past + new"})
+    return {"model": Masked(), "args": (torch.arange(5.0), torch.ones(3), torch.ones(8)), "dynamic_shapes": shapes}
+
+
 class Frozen(nn.Module):
     """A trace keeps the example's size."""
 
@@ -62,6 +75,11 @@ def eats() -> Any:
     while True:
         kept.append(torch.ones(25_000_000))
         time.sleep(0.02)
+
+
+def threads() -> Any:
+    """Raise, with the threads of torch and the modules in which a test is interested."""
+    raise RuntimeError(f"threads: {torch.get_num_threads()}, wave: {'wave' in sys.modules}")
 
 
 def slow() -> Any:

@@ -6,8 +6,9 @@ import contextlib
 import json
 import os
 import time
+import traceback
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,7 @@ def run(job: Mapping[str, Any], folder: Path, record: Record) -> None:
         except MemoryError as error:
             outcome = {"status": "memory", "reason": f"Python is out of memory: {error}"}
         except Exception as error:  # noqa: BLE001 - the model's code and the plugins may raise anything; the row has it
+            traceback.print_exc()
             outcome = {"status": "failed", "kind": type(error).__name__, "reason": _reason(error)}
     remarks = dict.fromkeys(str(each.message).strip()[:_TEXT] for each in caught if not issubclass(each.category, _QUIET))
     record.update(warnings=list(remarks), **outcome)
@@ -140,39 +142,57 @@ def _with_axes(shapes: Any) -> Any:
 
 def _reports(program: onnxexp.ONNXProgram, job: Mapping[str, Any]) -> Iterator[Any]:
     """Compare with the original on the inputs that a job names."""
+    program.prepare = _with_threads_of_torch(program.prepare)
+    tolerances = {name: job[name] for name in ("rtol", "atol")}
     if job["verify"]:
-        yield program.verify(inputs=None if job["verify"] == "example" else job["verify"])
+        yield program.verify(inputs=None if job["verify"] == "example" else job["verify"], **tolerances)
     for sizes in job["sizes"]:
         text = ", ".join(f"{axis} is {size}" for axis, size in sizes.items())
         try:
             args, kwargs = _resized(program, sizes)
-            report = program.verify(args, kwargs)
+            report = program.verify(args, kwargs, **tolerances)
         except VerificationError as error:
             raise VerificationError(f"where {text}: {error}") from error
         yield type(report)(report.outputs, text)
 
 
+def _with_threads_of_torch(prepare: Callable[..., Any]) -> Callable[..., Any]:
+    """Have ONNX Runtime compute with as many threads as torch, not with one on each core.
+
+    Cells run side by side, and its idle threads wait in a loop for work.
+    """
+    import torch
+
+    def prepared(model: Any, options: Any) -> Any:
+        options.intra_op_num_threads = torch.get_num_threads()
+        return prepare(model, options)
+
+    return prepared
+
+
 def _resized(program: onnxexp.ONNXProgram, sizes: Mapping[str, int]) -> tuple[Sequence[Any], Mapping[str, Any]]:
     """Repeat or cut the example's inputs to other sizes of the named axes.
 
-    Raises OptionError where the export has no dynamic axis of a name.
+    Axes that are computed from them, such as ``past + sequence``, change too. Raises OptionError where the export has no dynamic
+    axis of a name.
     """
     from torch.utils import _pytree as pytree
 
     from onnxexp.capture.example_inputs import grow
+    from onnxexp.program.declared_sizes import size_at
     from onnxexp.suggest import nearest
 
-    axes = program.spec.axes if program.spec is not None else ()
-    known = sorted({axis.name for each in axes for axis in each.values() if axis.name})
-    for name in sizes:
-        if name not in known:
-            listed = ", ".join(known) or "none"
-            raise OptionError(f"sizes names the axis {name!r}{nearest(name, known)}, which is not dynamic; choose from: {listed}")
     flat, structure = pytree.tree_flatten((tuple(program.example[0]), dict(program.example[1])))
-    for index, each in enumerate(axes):
-        for position, axis in each.items():
-            if axis.name is not None and axis.name in sizes:
-                flat[index] = grow(flat[index], position, sizes[axis.name])
+    spec = program.spec.axes if program.spec is not None else ()
+    axes = [(index, axis, each.name) for index, found in enumerate(spec) for axis, each in found.items() if each.name]
+    present = {name: flat[index].shape[axis] for index, axis, name in axes if name.isidentifier()}
+    for name in sizes:
+        if name not in present:
+            cure = f"choose from: {', '.join(sorted(present)) or 'none'}"
+            raise OptionError(f"sizes names the axis {name!r}{nearest(name, present)}, which is not dynamic; {cure}")
+    for index, axis, name in axes:
+        if (size := size_at(name, {**present, **sizes})) is not None:
+            flat[index] = grow(flat[index], axis, size)
     args, kwargs = pytree.tree_unflatten(flat, structure)
     return args, kwargs
 
@@ -180,4 +200,5 @@ def _resized(program: onnxexp.ONNXProgram, sizes: Mapping[str, int]) -> tuple[Se
 def _reason(error: Exception) -> str:
     text = str(error).strip() or type(error).__name__
     text = text if isinstance(error, onnxexp.OnnxExporterError) else f"{type(error).__name__}: {text}"
+    text = text.removesuffix("; --traceback shows where")  # that is an option of other commands; `stderr` has the traceback
     return text if len(text) <= _TEXT else f"{text[:_TEXT]} ..."

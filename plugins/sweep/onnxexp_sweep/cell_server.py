@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,15 +42,21 @@ _PRELOADED = (
 )  # fmt: skip
 
 
-def preload() -> None:
-    """Import what an export needs, by a small one with each frontend.
+def preload(modules: Sequence[str] = ()) -> str:
+    """Import what an export needs, by a small one with each frontend, and some modules.
 
-    Its tensors are too small for torch's threads, which would not survive a fork.
+    Its tensors are too small for torch's threads, which would not survive a fork. Returns why one of the modules cannot be
+    imported, "" if all are.
     """
     import onnxexp
 
     for name in _PRELOADED:
         importlib.import_module(name)
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except Exception as error:  # noqa: BLE001 - a module may raise anything
+            return f"preload has {name!r}, which cannot be imported ({type(error).__name__}: {error})"
     import torch
 
     for frontend in ("export", "trace"):
@@ -59,14 +65,17 @@ def preload() -> None:
             onnxexp.export(torch.nn.ReLU(), (torch.zeros(2, 3),), dynamic_shapes=({0: "n"},), capture=frontend)
     gc.collect()
     gc.freeze()  # else a collection in a child copies every page of this process
+    return ""
 
 
 def main() -> None:
-    """Answer jobs until the standard input ends."""
+    """Answer jobs until the standard input ends; the arguments are modules to import first."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what imports print does not get among the answers
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker decides when to end
-    preload()
+    if problem := preload(sys.argv[1:]):
+        _answer(answers, {"problem": problem})
+        return
     _answer(answers, {"versions": installed()})
     jobs = os.fdopen(0, "rb", buffering=0, closefd=False)
     while line := jobs.readline():

@@ -71,7 +71,7 @@ class Cell:
         return {
             "model": model.name, "target": model.target, "opset": self.opset, "frontend": self.frontend, "variant": self.variant,
             "options": dict(self.options), "verify": model.verify, "sizes": [dict(each) for each in model.sizes],
-            "task": model.task, "task_options": dict(model.task_options),
+            "rtol": model.rtol, "atol": model.atol, "task": model.task, "task_options": dict(model.task_options),
         }  # fmt: skip
 
 

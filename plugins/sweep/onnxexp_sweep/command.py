@@ -14,6 +14,7 @@ from onnxexp_sweep.zoo import read as read_zoo
 
 if TYPE_CHECKING:
     from onnxexp_sweep.compare import Comparison
+    from onnxexp_sweep.sweep import Done
 
 __all__ = ["SUMMARY", "arguments", "run"]
 
@@ -38,7 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--on", metavar="WHERE", default="local",
         help="local (default): workers on this machine; or a dask scheduler: dask://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT",
     )  # fmt: skip
-    group.add_argument("--workers", type=int, metavar="N", help="the number of local workers (default: one for each two cores)")
+    group.add_argument("--workers", type=int, metavar="N", help="the number of local workers (default: one for each core)")
     group.add_argument("--time", type=float, metavar="SECONDS", help="the limit of a cell's time (default: the zoo's, else 600)")
     group.add_argument(
         "--memory", metavar="SIZE",
@@ -88,7 +89,21 @@ def _sweep(options: argparse.Namespace, output: Output) -> int:
         )
     from onnxexp_sweep.sweep import sweep
 
-    done = sweep(cells, options.output, on=options.on, workers=_workers(options), retry_failed=options.retry_failed)
+    workers = _workers(options)
+    try:
+        done = sweep(
+            cells, options.output, on=options.on, workers=workers, preload=zoo.preload, retry_failed=options.retry_failed
+        )
+    except KeyboardInterrupt:
+        output.line("the results so far are kept; the same command goes on", "yellow")
+        raise
+    _print_done(done, len(cells), options.output, output)
+    if options.html is not None:
+        _write_page(options, output)
+    return 2 if done.unfinished else int(bool(done.failures))
+
+
+def _print_done(done: Done, cells: int, folder: Path, output: Output) -> None:
     for status, name, reason in done.failures[:_SHOWN]:
         output.line(f"{status}: {name}: {reason}", "red")
     if len(done.failures) > _SHOWN:
@@ -98,22 +113,24 @@ def _sweep(options: argparse.Namespace, output: Output) -> int:
     counts = ", ".join(f"{number} {status}" for status, number in sorted(done.counts.items())) or "nothing to do"
     output.pairs(
         {
-            "cells": f"{len(cells)}: {done.skipped} done before, {sum(done.counts.values())} run now ({counts})",
+            "cells": f"{cells}: {done.skipped} done before, {sum(done.counts.values())} run now ({counts})",
             **({"not run": f"{len(done.unfinished)}; the same command goes on"} if done.unfinished else {}),
-            "results": str(options.output),
+            "results": f"{folder}{_others(done.others)}",
             "seconds": f"{done.seconds:.1f}",
         }
     )
-    if options.html is not None:
-        _write_page(options, output)
     output.document(
         {
-            "cells": len(cells), "skipped": done.skipped, "counts": done.counts, "unfinished": dict(done.unfinished),
+            "cells": cells, "skipped": done.skipped, "others": done.others, "counts": done.counts,
+            "unfinished": dict(done.unfinished),
             "failures": [{"status": status, "cell": name, "reason": reason} for status, name, reason in done.failures],
             "seconds": done.seconds,
         }
     )  # fmt: skip
-    return 2 if done.unfinished else int(bool(done.failures))
+
+
+def _others(count: int) -> str:
+    return f", with {count} results of other models, options or versions" if count else ""
 
 
 def _memory(options: argparse.Namespace, zoo: Zoo) -> int | None:
@@ -132,7 +149,7 @@ def _workers(options: argparse.Namespace) -> int:
         raise OptionError(f"--workers {options.workers}: give 1 or more")
     from dask.system import CPU_COUNT
 
-    return int(options.workers or max(1, CPU_COUNT // 2))
+    return int(options.workers or CPU_COUNT)
 
 
 def _page(options: argparse.Namespace, output: Output) -> int:
@@ -143,9 +160,9 @@ def _page(options: argparse.Namespace, output: Output) -> int:
 
 def _write_page(options: argparse.Namespace, output: Output) -> None:
     from onnxexp_sweep.html_page import write
-    from onnxexp_sweep.results import read, rows
+    from onnxexp_sweep.results import latest, read, rows
 
-    write(options.html, f"Sweep: {options.output.resolve().name}", rows(read(options.output)))
+    write(options.html, f"Sweep: {options.output.resolve().name}", rows(latest(read(options.output), "cell")))
     output.line(f"wrote {options.html}")
 
 
@@ -160,9 +177,9 @@ def _compare(options: argparse.Namespace, output: Output) -> int:
     _print(found, output)
     if options.html is not None:
         from onnxexp_sweep.html_page import write
-        from onnxexp_sweep.results import read, rows
+        from onnxexp_sweep.results import latest, read, rows
 
-        write(options.html, f"Sweep: {first} and {second}", rows(read(second)), found)
+        write(options.html, f"Sweep: {first} and {second}", rows(latest(read(second), "cell")), found)
         output.line(f"wrote {options.html}")
     output.document(
         {

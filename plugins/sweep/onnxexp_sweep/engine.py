@@ -55,7 +55,8 @@ def connected(on: str, workers: int) -> Iterator[Client]:
         if on == "local":
             stack.enter_context(dask.config.set({"distributed.scheduler.worker-saturation": 1.0}))
             cluster = LocalCluster(
-                n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=logging.CRITICAL
+                n_workers=workers, threads_per_worker=1, processes=True, silence_logs=logging.CRITICAL, dashboard_address=None,
+                scheduler_kwargs={"dashboard_address": ":0"},  # any free port, without a warning that dask's usual one is taken
             )  # fmt: skip
             client = stack.enter_context(Client(stack.enter_context(cluster)))
         else:
@@ -135,7 +136,10 @@ def worker_versions(client: Client, on: str) -> dict[str, str]:
 
 
 def finished_cells(
-    client: Client, jobs: Sequence[Mapping[str, Any]], started: Callable[[Mapping[str, Any]], None]
+    client: Client,
+    jobs: Sequence[Mapping[str, Any]],
+    started: Callable[[Mapping[str, Any]], None],
+    preload: Sequence[str] = (),
 ) -> Iterator[Finished | Unfinished]:
     """Run jobs, and yield each cell when it ends.
 
@@ -145,7 +149,8 @@ def finished_cells(
     Args:
         client: Where to run them.
         jobs: From `onnxexp_sweep.cells.Cell.job`.
-        started: Called with a dict with ``key``, ``name`` and ``worker`` whenever a worker begins a cell, in another thread.
+        started: Called with a dict with ``key``, ``name`` and ``place`` whenever a worker begins a cell, in another thread.
+        preload: Modules that each worker imports once, before its first cell.
     """
     by_key = {f"{NAME}-{job['key']}": job for job in jobs}
 
@@ -153,7 +158,7 @@ def finished_cells(
         if f"{NAME}-{event[1]['key']}" in by_key:  # else it is a cell of another sweep on this scheduler
             started(event[1])
 
-    client.register_plugin(CellServers())
+    client.register_plugin(CellServers(preload))
     client.subscribe_topic(NAME, on_event)
     futures = client.map(run_cell, list(by_key.values()), key=list(by_key), pure=False)
     try:

@@ -21,10 +21,16 @@ _FAILURES = 8
 """The failures that stay visible."""
 _LINES = 20
 """The most lines of running cells."""
+_LONGEST = 300
+"""The longest short reason."""
+_EVERY = 30.0
+"""Seconds between two lines about the progress where there is no terminal."""
 
 
 class SweepProgress:
-    """A display on standard error; a line for each failure if that is no terminal.
+    """A display on standard error.
+
+    If that is no terminal: a line for each failure, and one about the progress every half minute.
 
     Args:
         total: The number of cells to run.
@@ -33,7 +39,7 @@ class SweepProgress:
 
     def __init__(self, total: int, skipped: int) -> None:
         self._total, self._skipped = total, skipped
-        self._begin = time.monotonic()
+        self._begin = self._reported = time.monotonic()
         self._lock = threading.Lock()
         self._running: dict[str, tuple[str, str, float]] = {}
         self._failures: collections.deque[str] = collections.deque(maxlen=_FAILURES)
@@ -53,20 +59,23 @@ class SweepProgress:
     def started(self, event: Mapping[str, Any]) -> None:
         """Show a cell that a worker has begun."""
         with self._lock:
-            self._running[event["key"]] = (event["name"], event["worker"], time.monotonic())
+            self._running[event["key"]] = (event["name"], event["place"], time.monotonic())
 
     def ended(self, key: str, name: str, outcome: Mapping[str, Any]) -> None:
         """Count a cell that has ended, and show why it failed."""
         with self._lock:
             self._running.pop(key, None)
             self.counts[outcome["status"]] += 1
-            if outcome["status"] == "ok":
-                return
-            line = f"{outcome['status']}: {name}: {short_reason(outcome)}"
-            self._failures.append(line)
-        if self._live is None:
-            sys.stderr.write(f"{line}\n")
-            sys.stderr.flush()
+            lines = [] if outcome["status"] == "ok" else [f"{outcome['status']}: {name}: {short_reason(outcome)}"]
+            self._failures += lines
+        if self._live is not None:
+            return
+        now = time.monotonic()
+        if now - self._reported >= _EVERY:
+            self._reported = now
+            lines.append(", ".join(filter(None, self._figures())))
+        sys.stderr.writelines(f"{line}\n" for line in lines)
+        sys.stderr.flush()
 
     @property
     def remaining(self) -> float | None:
@@ -82,14 +91,21 @@ class SweepProgress:
                 *(Text(line, style="red", overflow="crop", no_wrap=True) for line in self._failures),
             )
 
+    def _figures(self) -> list[str]:
+        """The cells that have ended, how, those of an earlier run, the time, and the rest."""
+        return [
+            f"{sum(self.counts.values())} of {self._total} cells",
+            ", ".join(f"{number} {status}" for status, number in sorted(self.counts.items())),
+            f"{self._skipped} done before" if self._skipped else "",
+            _duration(time.monotonic() - self._begin),
+            "" if self.remaining is None else f"{_duration(self.remaining)} left",
+        ]
+
     def _summary(self) -> Table:
-        ended = sum(self.counts.values())
-        counts = ", ".join(f"{number} {status}" for status, number in sorted(self.counts.items()))
-        rest = "" if self.remaining is None else f"{_duration(self.remaining)} left"
         line = Table.grid(padding=(0, 2))
-        skipped = f"{self._skipped} done before" if self._skipped else ""
-        bar = ProgressBar(total=max(self._total, 1), completed=ended, width=30)
-        line.add_row(f"{ended} of {self._total} cells", bar, counts, skipped, _duration(time.monotonic() - self._begin), rest)
+        ended, *others = self._figures()
+        bar = ProgressBar(total=max(self._total, 1), completed=sum(self.counts.values()), width=30)
+        line.add_row(ended, bar, *others)
         return line
 
     def _table(self) -> Table:
@@ -103,9 +119,14 @@ class SweepProgress:
 
 
 def short_reason(outcome: Mapping[str, Any]) -> str:
-    """Return the first line of why a cell failed, with its step."""
-    lines = str(outcome.get("reason") or "no reason").strip().splitlines()
-    return f"{outcome.get('step') or 'start'}: {lines[0][:300]}"
+    """Return the first line of why a cell failed, with its step.
+
+    The next one too where the first ends with a colon; without the middle of a long text.
+    """
+    first, *others = str(outcome.get("reason") or "no reason").strip().splitlines()
+    text = f"{first} {others[0].strip()}" if first.endswith(":") and others else first
+    text = text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 2 :]}"
+    return f"{outcome.get('step') or 'start'}: {text}"
 
 
 def _duration(seconds: float) -> str:

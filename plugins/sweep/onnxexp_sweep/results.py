@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from onnxexp import OptionError
+from onnxexp import OptionError, SerializeError
 from onnxexp.serialize.atomic_file import explained, new_file
 from onnxexp_sweep.versions import PACKAGES
 
@@ -35,37 +35,23 @@ _TABLE, _PARTS, _LOCK = "cells.parquet", "parts", "lock"
 _SECONDS = tuple(f"{step}_seconds" for step in ("load", "export", "write", "check", "verify"))
 
 SCHEMA = pa.schema(
-    [
-        ("key", pa.string()),
-        ("cell", pa.string()),
-        ("model", pa.string()),
-        ("target", pa.string()),
-        ("opset", pa.int32()),
-        ("frontend", pa.string()),
-        ("variant", pa.string()),
-        ("options", pa.map_(pa.string(), pa.string())),
-        ("status", pa.string()),
-        ("step", pa.string()),
-        ("kind", pa.string()),
-        ("reason", pa.string()),
-        ("stderr", pa.string()),
-        ("warnings", pa.list_(pa.string())),
-        ("started", pa.timestamp("ms", tz="UTC")),
-        ("finished", pa.timestamp("ms", tz="UTC")),
-        ("worker", pa.string()),
-        ("seconds", pa.float64()),
-        ("processor_seconds", pa.float64()),
-        *((name, pa.float64()) for name in _SECONDS),
-        ("stages", pa.map_(pa.string(), pa.float64())),
-        ("peak_bytes", pa.int64()),
-        ("nodes", pa.int64()),
-        ("file_bytes", pa.int64()),
-        ("max_error", pa.float64()),
-        ("verified", pa.list_(pa.string())),
-        ("not_verified", pa.list_(pa.string())),
-        *((name.replace("-", "_"), pa.string()) for name in PACKAGES),
-        ("plugins", pa.map_(pa.string(), pa.string())),
-    ]
+    {
+        **dict.fromkeys(("key", "cell", "model", "target"), pa.string()),
+        "opset": pa.int32(),
+        **dict.fromkeys(("frontend", "variant"), pa.string()),
+        "options": pa.map_(pa.string(), pa.string()),
+        **dict.fromkeys(("status", "step", "kind", "reason", "stderr"), pa.string()),
+        "warnings": pa.list_(pa.string()),
+        **dict.fromkeys(("started", "finished"), pa.timestamp("ms", tz="UTC")),
+        "worker": pa.string(),
+        **dict.fromkeys(("seconds", "processor_seconds", *_SECONDS), pa.float64()),
+        "stages": pa.map_(pa.string(), pa.float64()),
+        **dict.fromkeys(("peak_bytes", "nodes", "file_bytes"), pa.int64()),
+        "max_error": pa.float64(),
+        **dict.fromkeys(("verified", "not_verified"), pa.list_(pa.string())),
+        **dict.fromkeys((name.replace("-", "_") for name in PACKAGES), pa.string()),
+        "plugins": pa.map_(pa.string(), pa.string()),
+    }
 )
 """The columns; docs/how-to/sweep.md describes them."""
 
@@ -119,9 +105,10 @@ class Results:
         self._lock.flush()
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, kind: object, *exc: object) -> None:
         try:
-            self.compact()
+            if kind is None:  # else a full disk would be reported twice; the small files are read as they are
+                self.compact()
         finally:
             if self._lock is not None:
                 self._lock.close()
@@ -205,8 +192,13 @@ def _write(path: Path, table: pa.Table) -> None:
 
     Raises SerializeError.
     """
-    with explained(str(path), table.nbytes), new_file(str(path)) as file:
-        pq.write_table(table, file.file)
-        file.file.flush()
-        os.fsync(file.file.fileno())
-        file.publish()
+    content = pa.BufferOutputStream()
+    pq.write_table(table, content)
+    try:
+        with explained(str(path), content.tell()), new_file(str(path)) as file:
+            file.file.write(content.getvalue())
+            file.file.flush()
+            os.fsync(file.file.fileno())
+            file.publish()
+    except SerializeError as error:
+        raise SerializeError(f"{error} The results before are kept: the same command goes on.") from error

@@ -25,6 +25,7 @@ class Done:
 
     Attributes:
         skipped: The number of cells that had a result.
+        others: The number of results in the folder that are of other cells, or of these with other versions.
         counts: The number of cells that ran by status.
         failures: The status, name and reason of each cell that is not "ok".
         unfinished: The name of each cell without a result, and the reason.
@@ -32,13 +33,16 @@ class Done:
     """
 
     skipped: int
+    others: int
     counts: Mapping[str, int]
     failures: Sequence[tuple[str, str, str]]
     unfinished: Sequence[tuple[str, str]]
     seconds: float
 
 
-def sweep(cells: Sequence[Cell], folder: Path, *, on: str, workers: int, retry_failed: bool = False) -> Done:
+def sweep(
+    cells: Sequence[Cell], folder: Path, *, on: str, workers: int, preload: Sequence[str] = (), retry_failed: bool = False
+) -> Done:
     """Run the cells that have no result, and append each result to a folder.
 
     A result with other versions than the workers' does not count.
@@ -51,6 +55,7 @@ def sweep(cells: Sequence[Cell], folder: Path, *, on: str, workers: int, retry_f
         folder: The folder of results.
         on: ``local``, or the address of a scheduler.
         workers: The number of local workers.
+        preload: Modules that each worker imports once, before its first cell.
         retry_failed: Run cells again whose result is not "ok".
 
     Raises OptionError where the scheduler, the workers or the folder cannot be used.
@@ -60,11 +65,13 @@ def sweep(cells: Sequence[Cell], folder: Path, *, on: str, workers: int, retry_f
     unfinished: list[tuple[str, str]] = []
     with Results(folder) as results, connected(on, workers) as client:
         versions = worker_versions(client, on)
+        keys = {cell.key(versions): cell for cell in cells}
+        others = len(results.done() - keys.keys())
         done = results.done(failed_too=not retry_failed)
-        jobs = {key: cell.job(versions) for cell in cells if (key := cell.key(versions)) not in done}
+        jobs = {key: cell.job(versions) for key, cell in keys.items() if key not in done}
         with SweepProgress(len(jobs), len(cells) - len(jobs)) as progress:
             left = dict(jobs)
-            for each in finished_cells(client, list(jobs.values()), progress.started) if jobs else ():
+            for each in finished_cells(client, list(jobs.values()), progress.started, preload) if jobs else ():
                 del left[each.job["key"]]
                 if isinstance(each, Unfinished):
                     unfinished.append((each.job["name"], each.reason))
@@ -77,4 +84,4 @@ def sweep(cells: Sequence[Cell], folder: Path, *, on: str, workers: int, retry_f
                 if outcome["status"] != "ok":
                     failures.append((outcome["status"], each.job["name"], short_reason(outcome)))
     unfinished += [(job["name"], "none of the cells before it could be run") for job in left.values()]
-    return Done(len(cells) - len(jobs), dict(progress.counts), failures, unfinished, time.perf_counter() - begin)
+    return Done(len(cells) - len(jobs), others, dict(progress.counts), failures, unfinished, time.perf_counter() - begin)

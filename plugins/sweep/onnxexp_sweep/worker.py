@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from distributed import WorkerPlugin, get_worker
@@ -32,19 +32,26 @@ class EnvironmentChanged(RuntimeError):
 
 
 class CellServer:
-    """A process of `onnxexp_sweep.cell_server`."""
+    """A process of `onnxexp_sweep.cell_server`, which has imported some modules.
 
-    def __init__(self) -> None:
+    Raises EnvironmentChanged where it does not start.
+    """
+
+    def __init__(self, preload: Sequence[str] = ()) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _START],
+            [sys.executable, "-c", _START, *preload],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
+            env={"OMP_NUM_THREADS": "1", **os.environ},  # a worker without a nanny lacks the variable
         )  # fmt: skip
         started = self._answer()
         if started is None:
             text = self.errors()
             self.close()
             raise EnvironmentChanged(f"the process for cells does not start on {socket.gethostname()}: {text}")
+        if "problem" in started:
+            self.close()
+            raise EnvironmentChanged(f"{started['problem']} on {socket.gethostname()}")
         self.versions: dict[str, str] = started["versions"]
 
     def run(self, job: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -93,6 +100,9 @@ class CellServers(WorkerPlugin):
 
     name = NAME
 
+    def __init__(self, preload: Sequence[str] = ()) -> None:
+        self._preload = tuple(preload)
+
     def setup(self, worker: Any) -> None:
         """Start without servers; `run` starts one where none is idle."""
         self._lock = threading.Lock()
@@ -134,7 +144,7 @@ class CellServers(WorkerPlugin):
     def _take(self) -> CellServer:
         with self._lock:
             server = self._idle.pop() if self._idle else None
-        server = server or CellServer()
+        server = server or CellServer(self._preload)
         with self._lock:
             self._busy.add(server)
         return server
@@ -159,7 +169,7 @@ def run_cell(job: Mapping[str, Any]) -> dict[str, Any]:
     """Run a cell on this worker: the dask task."""
     worker = get_worker()
     place = f"{socket.gethostname()} {worker.name}"
-    worker.log_event(NAME, {"key": job["key"], "name": job["name"], "worker": place})
+    worker.log_event(NAME, {"key": job["key"], "name": job["name"], "place": place})
     servers: Any = worker.plugins[NAME]
     return {**servers.run({**job, "memory": job["memory"] or _share(worker)}), "worker": place}
 

@@ -45,6 +45,7 @@ class Model:
         options: Arguments of `onnxexp.export`.
         verify: The inputs to compare on; "" for no comparison.
         sizes: Sizes of the dynamic axes by name, to compare on too.
+        rtol, atol: The tolerances of the comparison; None: those of `ONNXProgram.verify`.
         task, task_options: For ``hf:``, as for ``onnxexp export hf:``.
         time, memory: The limits of a cell, in seconds and bytes; None: the sweep's.
     """
@@ -56,6 +57,8 @@ class Model:
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     verify: str = "repeated"
     sizes: tuple[Mapping[str, int], ...] = ()
+    rtol: float | None = None
+    atol: float | None = None
     task: str = ""
     task_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     time: float | None = None
@@ -64,7 +67,10 @@ class Model:
 
 @dataclasses.dataclass(frozen=True)
 class Zoo:
-    """The contents of a zoo file; `folder` is the file's folder."""
+    """The contents of a zoo file.
+
+    `folder` is the file's folder, `preload` the modules that each worker imports once, before its first cell.
+    """
 
     folder: Path
     models: tuple[Model, ...]
@@ -73,6 +79,7 @@ class Zoo:
     variants: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=lambda: {"": {}})
     time: float | None = None
     memory: int | None = None
+    preload: tuple[str, ...] = ()
 
 
 def read(path: Path) -> Zoo:
@@ -120,6 +127,14 @@ def _is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _is_number(value: Any) -> bool:
+    return _is_int(value) or isinstance(value, float)
+
+
+def _is_module(value: Any) -> bool:
+    return isinstance(value, str) and all(part.isidentifier() for part in value.split("."))
+
+
 def _is_sizes(value: Any) -> bool:
     return isinstance(value, dict) and bool(value) and all(_is_int(size) and size >= 0 for size in value.values())
 
@@ -127,7 +142,8 @@ def _is_sizes(value: Any) -> bool:
 _Rule = tuple[Callable[[Any], bool], str]
 _OPSETS: _Rule = (_list_of(_is_int), "a list of numbers, such as [17, 20]")
 _FRONTENDS: _Rule = (_list_of(lambda each: each in FRONTENDS), f"a list of {', '.join(FRONTENDS)}")
-_TIME: _Rule = (lambda value: (_is_int(value) or isinstance(value, float)) and value > 0, "a number of seconds")
+_TIME: _Rule = (lambda value: _is_number(value) and value > 0, "a number of seconds")
+_TOLERANCE: _Rule = (lambda value: _is_number(value) and value >= 0, "a number, such as 1e-4")
 _MEMORY: _Rule = (lambda value: isinstance(value, (str, int)) and read_bytes(value) is not None, 'a size, such as "8 GB"')
 _TEXT: _Rule = (lambda value: isinstance(value, str) and bool(value), "a text")
 _TABLE: _Rule = (lambda value: isinstance(value, dict), "a table")
@@ -135,12 +151,13 @@ _TABLE: _Rule = (lambda value: isinstance(value, dict), "a table")
 _SWEEP: Mapping[str, _Rule] = {
     "opset": _OPSETS, "frontend": _FRONTENDS, "time": _TIME, "memory": _MEMORY,
     "packs": (_list_of(lambda each: isinstance(each, str)), "a list of distributions"),
+    "preload": (_list_of(_is_module), 'a list of modules, such as ["transformers"]'),
 }  # fmt: skip
 _MODEL: Mapping[str, _Rule] = {
     "target": _TEXT, "opset": _OPSETS, "frontend": _FRONTENDS, "time": _TIME, "memory": _MEMORY, "options": _TABLE, "task": _TEXT,
     "verify": (lambda value: value is False or value in VERIFICATIONS, f"false or one of {', '.join(VERIFICATIONS)}"),
     "sizes": (_list_of(_is_sizes), "a list of sizes by the names of axes, such as [{ batch = 5 }]"),
-    "task-options": _TABLE,
+    "rtol": _TOLERANCE, "atol": _TOLERANCE, "task-options": _TABLE,
 }  # fmt: skip
 
 
@@ -194,6 +211,7 @@ def _zoo(path: Path, table: Mapping[str, Any]) -> Zoo:
         table.get("variants") or {"": {}},
         sweep.get("time"),
         _bytes(sweep),
+        tuple(sweep.get("preload", ())),
     )
 
 
@@ -210,6 +228,8 @@ def _model(name: str, table: Mapping[str, Any]) -> Model:
         table.get("options", {}),
         table.get("verify", "repeated") or "",
         tuple(table.get("sizes", ())),
+        table.get("rtol"),
+        table.get("atol"),
         table.get("task", ""),
         table.get("task-options", {}),
         table.get("time"),
