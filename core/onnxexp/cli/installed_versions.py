@@ -32,7 +32,7 @@ PACKAGES = ("torch", "onnx", "onnx-ir", "onnxruntime", "onnxscript", "pluggy")
 
 @dataclasses.dataclass(frozen=True)
 class Requirement:
-    """A requirement in a distribution's metadata (``torch``, ``>=2.13``).
+    """A requirement in a distribution's metadata (``torch``, ``>=2.11``).
 
     `extra` is set if only that extra needs it.
     """
