@@ -12,7 +12,7 @@ import torch
 
 __all__ = ["NEWEST_TESTED", "NO_TORCHSCRIPT", "ScriptFunction", "ScriptModule", "TracedModules", "untested_torch"]
 
-NEWEST_TESTED = (2, 14)
+NEWEST_TESTED = (2, 15)
 """The newest release of torch that the tests ran with."""
 
 # 2.13 and 2.14 have TorchScript and call it deprecated; a release to come may leave it out.
