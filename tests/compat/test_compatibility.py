@@ -121,8 +121,6 @@ def test_an_interpreter_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None
         interpreter("2.1")
 
 
-def test_the_slice_has_both_kinds_of_operators() -> None:
-    chosen = [
-        name for name in ("add", "sub", "mul", "div", "sum", "prod", "mean", "sort", "fft.fft", "linalg.inv") if in_slice(name)
-    ]
-    assert 0 < len(chosen) < 10
+def test_the_slice_is_some_of_the_operators() -> None:
+    names = ["add", "sub", "mul", "div", "sum", "prod", "mean", "sort", "fft.fft", "linalg.inv"]
+    assert 0 < sum(map(in_slice, names)) < len(names)

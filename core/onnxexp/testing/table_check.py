@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import onnx
+import torch
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 import onnxexp
 from onnxexp.symbolics.table import Symbolic, SymbolicTable
@@ -23,7 +26,11 @@ FIRST, LAST = 9, 28
 
 
 def check_table(
-    table: SymbolicTable, cases: Iterable[Case] | None = None, *, without_case: Mapping[str, str] | None = None
+    table: SymbolicTable,
+    cases: Iterable[Case] | None = None,
+    *,
+    without_case: Mapping[str, str] | None = None,
+    torch_versions: Mapping[str, str] | None = None,
 ) -> None:
     """Check every entry of a table.
 
@@ -39,6 +46,8 @@ def check_table(
         table: The table.
         cases: The cases, for instance from ``cases_of(tests)``; None skips the last check.
         without_case: Operators that no case can call, each with the reason.
+        torch_versions: Operators that only some versions of torch define, as ``{"aten::qr": "<2.15"}``. With another torch, they
+            must not exist, and their entries are not checked.
 
     Raises:
         AssertionError: An entry fails a check. The message lists all problems by file and line.
@@ -46,20 +55,26 @@ def check_table(
     """
     if not isinstance(table, SymbolicTable):
         raise TypeError(f"{table!r} is no SymbolicTable; pass the tables in a plugin's `symbolics` one by one")
-    entries = list(table)
+    absent = {op for op, versions in (torch_versions or {}).items() if not _installed_torch_is(versions)}
+    entries = [entry for entry in table if entry.op not in absent]
     problems = [
+        *((entry, "torch defines it") for entry in table if entry.op in absent and not schema_agreement.unknown(entry.op)),
         *_unknown(entries),
         *_wrong_signatures(table, entries),
         *_wrong_docstrings(entries),
         *_unreachable(table, entries),
     ]
     if cases is not None:
-        problems += _untested(table, list(cases), without_case or {})
+        problems += _untested(table, list(cases), dict.fromkeys(absent, "torch lacks it") | dict(without_case or {}))
     if problems:
         lines = sorted({f"{entry.location or 'one-to-one'}: {entry.op}{_since(entry)}: {what}" for entry, what in problems})
         raise AssertionError(
             f"{len(lines)} problem{'s' if len(lines) > 1 else ''} in the table of {table.namespace}:\n" + "\n".join(lines)
         )
+
+
+def _installed_torch_is(versions: str) -> bool:
+    return SpecifierSet(versions).contains(Version(torch.__version__).base_version)
 
 
 def _since(entry: Symbolic) -> str:
