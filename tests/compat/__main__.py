@@ -34,8 +34,8 @@ def main() -> int:
     for row in [] if given.page else ROWS:
         missing = [part for part in given.parts if part not in results.get(row.name, {})]
         if missing and (not (given.only or given.again) or row.name in (*given.only, *given.again)):
-            _row(row, missing, results, given)
-    _write(results)
+            _row(row, missing, given)
+    _write(load())
     return 0
 
 
@@ -56,7 +56,7 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _row(row: Row, missing: list[str], results: Results, given: argparse.Namespace) -> None:
+def _row(row: Row, missing: list[str], given: argparse.Namespace) -> None:
     """Run what is missing of a row; a part that fails is a result."""
     environment = Installed(row, given.work.resolve())
     _progress(f"{row.name}: the environment")
@@ -65,16 +65,18 @@ def _row(row: Row, missing: list[str], results: Results, given: argparse.Namespa
     except InstallationError as error:
         _progress(f"{row.name}: {error}")
         for part in missing:
-            _record(results, row, part, {"problem": str(error)}, environment.commit)
+            _record(row, part, {"problem": str(error)}, environment.commit)
         return
     for part in missing:
         _progress(f"{row.name}: {part}")
-        _record(results, row, part, parts.run(environment, part, given.jobs), environment.commit)
+        _record(row, part, parts.run(environment, part, given.jobs), environment.commit)
     if not given.keep:
         remove(row, given.work.resolve())
 
 
-def _record(results: Results, row: Row, part: str, figures: dict[str, Any], commit: str) -> None:
+def _record(row: Row, part: str, figures: dict[str, Any], commit: str) -> None:
+    """Add a result to the file as it is now: another row may run at the same time."""
+    results = load()
     stamp = {"commit": commit, "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat()}
     results.setdefault(row.name, {})[part] = figures | stamp
     _write(results)
