@@ -6,14 +6,23 @@ Each entry has the versions and the reason. What all supported versions have is 
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+from packaging.version import Version
 
-__all__ = ["NEWEST_TESTED", "NO_TORCHSCRIPT", "ScriptFunction", "ScriptModule", "TracedModules", "untested_torch"]
+if TYPE_CHECKING:
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-NEWEST_TESTED = (2, 14)
-"""The newest release of torch that the tests ran with."""
+__all__ = [
+    "NEWEST_TESTED", "NO_TORCHSCRIPT", "RELEASE", "ScriptFunction", "ScriptModule", "TracedModules", "forget_replacements",
+    "untested_torch",
+]  # fmt: skip
+
+NEWEST_TESTED = (2, 15)
+"""The newest release of torch that the tests run with."""
+RELEASE = Version(torch.__version__).release[:2]
+"""The release of the installed torch, such as (2, 13)."""
 
 # 2.13 and 2.14 have TorchScript and call it deprecated; a release to come may leave it out.
 try:
@@ -33,6 +42,15 @@ except ImportError:
 
     NO_TORCHSCRIPT = f"torch {torch.__version__} has no TorchScript (torch.jit), so no model can be traced or scripted"
     TracedModules = ()
+
+
+def forget_replacements(env: ShapeEnv) -> None:
+    """Let the sizes of a ShapeEnv be computed again after its replacements changed.
+
+    torch 2.13 and later cache the expression of a size until this counter changes; 2.11 has neither the cache nor the counter.
+    """
+    if hasattr(env, "_replacements_version_counter"):  # see the docstring
+        env._replacements_version_counter += 1
 
 
 def untested_torch() -> str:

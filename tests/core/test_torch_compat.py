@@ -18,7 +18,7 @@ MAY_NAME_TORCHSCRIPT = {"torch_compat.py", "model_target.py", "tracing_switch.py
 """The module with the classes; the command that loads a file, where there are classes; a switch of transformers, where it is."""
 
 
-@pytest.mark.parametrize("version", ["2.13.0+cpu", "2.14.1", "2.14.1+cu130", "not a version"])
+@pytest.mark.parametrize("version", ["2.11.0", "2.13.0+cpu", "2.15.0+cu132", "not a version"])
 def test_a_tested_torch_is_not_warned_of(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "__version__", version)
     assert untested_torch() == ""

@@ -257,6 +257,7 @@ NOT_HERE = {
     "_adjust_attributes_of_avg_pool _adjust_attributes_of_max_pool get_pool_ceil_padding": "pieces of the poolings",
     "_aten_max_pool_onnx _aten_max_pool_with_indices_onnx": "pieces of the poolings",
     "_get_im2col_indices_along_dim _get_im2col_output_shape _get_im2col_padded_input": "pieces of `im2col`",
+    "_arithmetic_rshift": "a piece of `__rshift_` in torch 2.15",
     "_cast_to_type _comparison_operator _constant_fill _try_cast_integer_to_float": "of opset 8",
     "__contains_ __is_ __isnot_ aten__is_ aten__isnot_ _list onnx_placeholder _export": "TorchScript's own",
     "convert_element_type noop_complex_operators unsupported_complex_operators": "decorators and lists of torch's registry",

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import onnxexp
 from onnxexp.errors import OnnxExporterError
+from onnxexp.torch_compat import RELEASE
 
 from . import bad_lists, bad_programs
 
@@ -139,7 +140,10 @@ class CallsFunction(nn.Module):
 
 @pytest.mark.parametrize(("model", "name"), [(CallsPython(), "left_to_python"), (CallsFunction(), "Tripled")])
 def test_what_is_left_to_python_is_traced_not_scripted(model, name) -> None:
-    with pytest.raises(OnnxExporterError, match=f"leaves .*{name} to Python.*cure: capture=.trace.") as raised:
+    # TorchScript cannot read the class torch.autograd.Function of torch 2.15.
+    refused = name == "Tripled" and RELEASE >= (2, 15)
+    expected = r"torch\.jit\.script: [\s\S]*capture=.trace." if refused else f"leaves .*{name} to Python.*cure: capture=.trace."
+    with pytest.raises(OnnxExporterError, match=expected) as raised:
         onnxexp.export(model, (X,), capture="script")
     assert "test_errors.py" in str(raised.value)
     program = onnxexp.export(model, (X,), capture="trace", dynamic_axes={"x": [0]})

@@ -7,6 +7,8 @@ from typing import Any
 
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+from onnxexp.torch_compat import forget_replacements
+
 __all__ = ["clear_caches", "restore", "snapshot"]
 
 
@@ -18,7 +20,7 @@ def snapshot(env: ShapeEnv) -> dict[str, Any]:
 def restore(env: ShapeEnv, before: dict[str, Any]) -> None:
     """Restore a ShapeEnv, and clear torch's caches of its decisions."""
     vars(env).update(before)
-    env._replacements_version_counter += 1
+    forget_replacements(env)
     env._update_version_counter()
     clear_caches()
 

@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import onnx
+import torch
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 import onnxexp
 from onnxexp.symbolics.table import Symbolic, SymbolicTable
@@ -20,10 +23,16 @@ __all__ = ["check_table"]
 
 FIRST, LAST = 9, 28
 """The range of target opsets."""
+NEWEST = onnx.defs.onnx_opset_version()
+"""The last opset that the installed onnx knows."""
 
 
 def check_table(
-    table: SymbolicTable, cases: Iterable[Case] | None = None, *, without_case: Mapping[str, str] | None = None
+    table: SymbolicTable,
+    cases: Iterable[Case] | None = None,
+    *,
+    without_case: Mapping[str, str] | None = None,
+    torch_versions: Mapping[str, str] | None = None,
 ) -> None:
     """Check every entry of a table.
 
@@ -39,6 +48,8 @@ def check_table(
         table: The table.
         cases: The cases, for instance from ``cases_of(tests)``; None skips the last check.
         without_case: Operators that no case can call, each with the reason.
+        torch_versions: Operators that only some versions of torch define, as ``{"aten::qr": "<2.15"}``. With another torch, they
+            must not exist, and their entries are not checked.
 
     Raises:
         AssertionError: An entry fails a check. The message lists all problems by file and line.
@@ -46,20 +57,26 @@ def check_table(
     """
     if not isinstance(table, SymbolicTable):
         raise TypeError(f"{table!r} is no SymbolicTable; pass the tables in a plugin's `symbolics` one by one")
-    entries = list(table)
+    absent = {op for op, versions in (torch_versions or {}).items() if not _installed_torch_is(versions)}
+    entries = [entry for entry in table if entry.op not in absent]
     problems = [
+        *((entry, "torch defines it") for entry in table if entry.op in absent and not schema_agreement.unknown(entry.op)),
         *_unknown(entries),
         *_wrong_signatures(table, entries),
         *_wrong_docstrings(entries),
         *_unreachable(table, entries),
     ]
     if cases is not None:
-        problems += _untested(table, list(cases), without_case or {})
+        problems += _untested(table, list(cases), dict.fromkeys(absent, "torch lacks it") | dict(without_case or {}))
     if problems:
         lines = sorted({f"{entry.location or 'one-to-one'}: {entry.op}{_since(entry)}: {what}" for entry, what in problems})
         raise AssertionError(
             f"{len(lines)} problem{'s' if len(lines) > 1 else ''} in the table of {table.namespace}:\n" + "\n".join(lines)
         )
+
+
+def _installed_torch_is(versions: str) -> bool:
+    return SpecifierSet(versions).contains(Version(torch.__version__).base_version)
 
 
 def _since(entry: Symbolic) -> str:
@@ -78,7 +95,7 @@ def _wrong_signatures(table: SymbolicTable, entries: list[Symbolic]) -> Iterator
     for entry in entries:
         if not entry.direct:
             yield from ((entry, problem) for problem in schema_agreement.arity(entry.function, entry.op, hidden))
-        elif not onnx.defs.has(entry.direct):
+        elif entry.since <= NEWEST and not onnx.defs.has(entry.direct):
             yield entry, f"ONNX has no operator {entry.direct}"
 
 
@@ -116,7 +133,7 @@ def _untested(table: SymbolicTable, cases: list[Case], excused: Mapping[str, str
     for key, (entry, reachable) in opsets.items():
         if entry.op in excused and key in called:
             yield entry, f"a case calls it, although `without_case` excuses it: {excused[entry.op]}"
-        elif reachable and key not in called and entry.op not in excused:
+        elif any(opset <= NEWEST for opset in reachable) and key not in called and entry.op not in excused:
             yield entry, "no case calls it"
 
 
@@ -147,16 +164,21 @@ def _called_entries(
 
         for chosen in ([(case, bool(case.dynamic)) for case in cases], [(case, False) for case in cases if case.dynamic]):
             for case, dynamic in chosen:
-                lower(case, max(case.opsets), dynamic=dynamic)
+                lower(case, _highest(case), dynamic=dynamic)
             for key in opsets.keys() - done:
                 for case, dynamic in chosen:
-                    opset = next((opset for opset in opsets[key] if opset in case.opsets), None)
-                    hidden = key[0] in ops[case] or table.find(key[0], max(case.opsets)) is None
+                    opset = next((opset for opset in opsets[key] if opset in case.opsets and opset <= NEWEST), None)
+                    hidden = key[0] in ops[case] or table.find(key[0], _highest(case)) is None
                     if key not in done and opset is not None and hidden:
                         lower(case, opset, dynamic=dynamic)
             if all(op in excused for op, _ in opsets.keys() - done):
                 break
     return done
+
+
+def _highest(case: Case) -> int:
+    """Return the highest opset of a case that the installed onnx knows; its lowest if there is none."""
+    return max((opset for opset in case.opsets if opset <= NEWEST), default=min(case.opsets))
 
 
 @contextlib.contextmanager

@@ -193,9 +193,9 @@ _REPLACEMENTS: list[tuple[Any, str, Callable[..., Any]]] = [
     (torch.linalg, "lstsq", functools.partial(_call_own, "linalg_lstsq")),
     (functional, "one_hot", functools.partial(_call_own, "one_hot")),
     (functional, "gaussian_nll_loss", _gaussian_nll_loss),
-    (functional, "linear_cross_entropy", _linear_cross_entropy),
+    (functional, "linear_cross_entropy", _linear_cross_entropy),  # not in torch 2.11
 ]
-"""The replacement of each Python function, as (owner, attribute, replacement)."""
+"""The replacement of each Python function, as (owner, attribute, replacement); torch 2.11 to 2.15 lack some."""
 
 
 class _RedirectCalls(TorchFunctionMode):
@@ -216,7 +216,7 @@ def keep_data_dependent_ops(*, references: bool) -> Iterator[None]:
     With `references`, also redirect references to the functions that the model stored earlier.
     """
     define_operators()
-    rows = [(owner, name, getattr(owner, name), instead) for owner, name, instead in _REPLACEMENTS]  # by its name
+    rows = [(owner, name, getattr(owner, name), instead) for owner, name, instead in _REPLACEMENTS if hasattr(owner, name)]
     calls = {original: in_captures(original, instead) for _, _, original, instead in rows}
     table = [(owner, name, calls[original]) for owner, name, original, _ in rows]
     table.append((fake_impls, "_unique", in_captures(fake_impls._unique, _unique)))

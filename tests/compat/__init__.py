@@ -1,0 +1,1 @@
+"""Environments with other versions of Python, torch, onnx and the rest: `make compat`."""
