@@ -2,7 +2,7 @@
 
 The graph is measured: Llamas of these sizes on the meta device are captured and lowered without weights, each in a process of
 its own. The weights are calculated from the 7 B model that `python -m benchmarks --large` has exported with them: time grows with
-the bytes, and mapped memory with the largest weight.
+the bytes, and memory with the largest weight, since a few weights are in memory at a time.
 """
 
 from __future__ import annotations
@@ -42,14 +42,16 @@ class Needs:
 
     Attributes:
         parameters, weights, largest: The number of parameters, the bytes of all and of the largest.
+        nodes: The nodes of the graph.
         graph_time, graph_memory: To capture and lower the graph without weights, measured; memory beyond the imports'.
-        weights_time, weights_memory: To read and write the weights, calculated; pages of mapped files.
+        weights_time, weights_memory: To read and write the weights, calculated; for those that are in memory at a time.
         disk: The checkpoint and the file.
     """
 
     parameters: int
     weights: int
     largest: int
+    nodes: int
     graph_time: float
     graph_memory: int
     weights_time: float
@@ -105,11 +107,12 @@ def needs(graph: dict[str, Any], reference: dict[str, Any], measured: LargeResul
     """
     in_stages = sum(seconds for stage, seconds in measured.stages.items() if stage != "write")
     weights_time = (measured.seconds - in_stages) / measured.weights
-    pages = (measured.growth - measured.anonymous) / reference["largest"]
+    pages = (measured.growth - reference["memory"]) / reference["largest"]
     return Needs(
         graph["parameters"],
         graph["weights"],
         graph["largest"],
+        graph["nodes"],
         graph["seconds"],
         graph["memory"],
         graph["weights"] * weights_time,
@@ -126,15 +129,15 @@ def _in_a_process(name: str) -> dict[str, Any]:
 
 def _table(found: dict[str, Needs]) -> str:
     heads = (
-        "model", "parameters, 10^9", "weights, GB", "largest weight, GB", "graph, s", "weights, s", "graph, GB",
-        "mapped pages, GB", "disk, GB",
+        "model", "parameters, 10^9", "weights, GB", "largest weight, GB", "nodes", "graph, s", "weights, s", "graph, GB",
+        "weights in memory, GB", "disk, GB",
     )  # fmt: skip
     lines = [" | ".join(heads), " | ".join(["---", *["---:"] * (len(heads) - 1)])]
     for name, each in found.items():
         figures = [each.parameters, each.weights, each.largest, each.graph_memory, each.weights_memory, each.disk]
         parameters, weights, largest, graph, pages, disk = (f"{figure / 1e9:,.2f}" for figure in figures)
-        times = [f"{each.graph_time:,.0f}", f"{each.weights_time:,.0f}"]
-        lines.append(" | ".join([name, parameters, weights, largest, *times, graph, pages, disk]))
+        numbers = [f"{each.nodes:,}", f"{each.graph_time:,.0f}", f"{each.weights_time:,.0f}"]
+        lines.append(" | ".join([name, parameters, weights, largest, *numbers, graph, pages, disk]))
     return "\n".join(f"| {line} |" for line in lines)
 
 

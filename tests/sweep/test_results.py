@@ -118,7 +118,9 @@ def test_a_full_disk_keeps_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def full(number: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    expected = r"cannot write .*parts.*: no space left: it needs 1\d,\d{3} bytes, and .* The results before are kept"
+    expected = (
+        r"cannot write .*parts.*: no space left: it needs 1\d,\d{3} bytes, and .* The results before are kept. Cure: make room"
+    )
     _append(tmp_path, found[0])
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)

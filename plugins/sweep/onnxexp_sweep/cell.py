@@ -157,9 +157,9 @@ def _reports(program: onnxexp.ONNXProgram, job: Mapping[str, Any]) -> Iterator[A
 
 
 def _with_threads_of_torch(prepare: Callable[..., Any]) -> Callable[..., Any]:
-    """Have ONNX Runtime compute with as many threads as torch, not with one on each core.
+    """Have ONNX Runtime compute with as many threads as torch.
 
-    Cells run side by side, and its idle threads wait in a loop for work.
+    By default it has one for each core. Cells run side by side, and idle threads wait in a loop for work.
     """
     import torch
 
@@ -188,8 +188,10 @@ def _resized(program: onnxexp.ONNXProgram, sizes: Mapping[str, int]) -> tuple[Se
     present = {name: flat[index].shape[axis] for index, axis, name in axes if name.isidentifier()}
     for name in sizes:
         if name not in present:
-            cure = f"choose from: {', '.join(sorted(present)) or 'none'}"
-            raise OptionError(f"sizes names the axis {name!r}{nearest(name, present)}, which is not dynamic; {cure}")
+            listed = ", ".join(sorted(present)) or "none"
+            raise OptionError(
+                f"sizes names the axis {name!r}{nearest(name, present)}, which is not dynamic; choose from: {listed}"
+            )
     for index, axis, name in axes:
         if (size := size_at(name, {**present, **sizes})) is not None:
             flat[index] = grow(flat[index], axis, size)

@@ -43,10 +43,11 @@ _PRELOADED = (
 
 
 def preload(modules: Sequence[str] = ()) -> str:
-    """Import what an export needs, by a small one with each frontend, and some modules.
+    """Import what an export needs, and some modules.
 
-    Its tensors are too small for torch's threads, which would not survive a fork. Returns why one of the modules cannot be
-    imported, "" if all are.
+    The former by a small export with each frontend, whose tensors are too small for torch's threads: those do not survive a fork.
+
+    Returns why one of the modules cannot be imported, "" if all are.
     """
     import onnxexp
 
@@ -69,7 +70,10 @@ def preload(modules: Sequence[str] = ()) -> str:
 
 
 def main() -> None:
-    """Answer jobs until the standard input ends; the arguments are modules to import first."""
+    """Answer jobs until the standard input ends.
+
+    The process's arguments are modules to import first.
+    """
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what imports print does not get among the answers
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker decides when to end

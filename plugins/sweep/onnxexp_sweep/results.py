@@ -201,4 +201,6 @@ def _write(path: Path, table: pa.Table) -> None:
             os.fsync(file.file.fileno())
             file.publish()
     except SerializeError as error:
-        raise SerializeError(f"{error} The results before are kept: the same command goes on.") from error
+        raise SerializeError(
+            f"{error} The results before are kept. Cure: make room, and start the same command again: it goes on."
+        ) from error
