@@ -13,6 +13,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import onnxexp
+from onnxexp.torch_compat import RELEASE
 from onnxexp_autograd import plugin
 from onnxexp_autograd.availability import unavailable
 from tests.autograd import functions as f
@@ -65,7 +66,8 @@ def from_torch() -> tuple[dict[str, Any], dict[str, Any]]:
 
 CASES = [
     Case("in a global", lambda x: RELU(x), has=("Clip",)),
-    Case("in a global, keywords", keywords, has=("LeakyRelu",), frontends=("non-strict", "trace")),
+    # torch 2.11 passes no keywords to the function while it is captured
+    *[Case("in a global, keywords", keywords, has=("LeakyRelu",), frontends=("non-strict", "trace"))] * (RELEASE > (2, 11)),
     Case("in a default", default_argument, has=("Clip",)),
     Case("in a module", Keeps(f.MyRelu.apply), has=("Clip",)),
     Case("in a partial", lambda x: PARTIAL(x), has=("LeakyRelu",), frontends=("non-strict", "trace")),
