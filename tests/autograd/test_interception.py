@@ -66,7 +66,7 @@ def from_torch() -> tuple[dict[str, Any], dict[str, Any]]:
 
 CASES = [
     Case("in a global", lambda x: RELU(x), has=("Clip",)),
-    # torch 2.11 passes no keywords to the function while it is captured
+    # torch 2.11's `apply` takes no keywords
     *[Case("in a global, keywords", keywords, has=("LeakyRelu",), frontends=("non-strict", "trace"))] * (RELEASE > (2, 11)),
     Case("in a default", default_argument, has=("Clip",)),
     Case("in a module", Keeps(f.MyRelu.apply), has=("Clip",)),
