@@ -70,7 +70,7 @@ CASES = [
     *[Case("in a global, keywords", keywords, has=("LeakyRelu",), frontends=("non-strict", "trace"))] * (RELEASE > (2, 11)),
     Case("in a default", default_argument, has=("Clip",)),
     Case("in a module", Keeps(f.MyRelu.apply), has=("Clip",)),
-    Case("in a partial", lambda x: PARTIAL(x), has=("LeakyRelu",), frontends=("non-strict", "trace")),
+    *[Case("in a partial", lambda x: PARTIAL(x), has=("LeakyRelu",), frontends=("non-strict", "trace"))] * (RELEASE > (2, 11)),
     Case("in a list", lambda x, all=(f.MyRelu.apply, SET_UP): all[1](all[0](x)), has=("Clip", "LeakyRelu")),
     Case("in a branch", branch, has=("If", "Clip"), frontends=("non-strict", "strict")),
     Case("by the class", lambda x: f.MyRelu.apply(x), has=("Clip",)),

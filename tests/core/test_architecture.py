@@ -24,7 +24,7 @@ PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 
 MAX_LOOSE_FILES = 10
 MAX_LINES = 14_150
-MAX_LINES_WITHOUT_FRONTEND = 9_250
+MAX_LINES_WITHOUT_FRONTEND = 9_255
 TOOLS = ("cli/", "testing/", "checking/")
 FRONTEND = ("capture/", "functionalize/")
 MAY_KNOW_OPERATORS = {"onnxexp/capture/torch_export/", "onnxexp/functionalize/", "onnxexp/cli/"}

@@ -66,13 +66,16 @@ def _split_at(axis: int, least_rank: int, original: Callable[..., Any], input: t
 
 
 def _unique(original: Callable[..., Any], mode: Any, func: Any, x: Any, dim: int | None, *args: Any, **options: Any) -> Any:
-    """Call torch's shapes of unique, wrong for a negative dim; in torch 2.11 the indices have the dtype of x."""
+    """Call torch's shapes of unique, wrong for a negative dim.
+
+    In torch 2.11 the indices have the dtype of x.
+    """
     values, *indices = original(mode, func, x, dim + x.dim() if dim is not None and dim < 0 else dim, *args, **options)
     return values, *(_with_dtype(each, torch.int64) for each in indices)
 
 
 def _bincount(original: Callable[..., Any], mode: Any, func: Any, x: Any, weights: Any = None, minlength: Any = 0) -> Any:
-    """Call torch's shape of bincount; in torch 2.11 the result has the dtype of x."""
+    """Call torch's shape of bincount, whose dtype is wrong in torch 2.11."""
     counted = torch.int64 if weights is None else torch.float32 if weights.dtype == torch.float32 else torch.float64
     return _with_dtype(original(mode, func, x, weights, minlength), counted)
 
