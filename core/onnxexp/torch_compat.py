@@ -6,13 +6,10 @@ Each entry has the versions and the reason. What all supported versions have is 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from packaging.version import Version
-
-if TYPE_CHECKING:
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 __all__ = [
     "NEWEST_TESTED", "NO_TORCHSCRIPT", "RELEASE", "ScriptFunction", "ScriptModule", "TracedModules", "forget_replacements",
@@ -44,12 +41,9 @@ except ImportError:
     TracedModules = ()
 
 
-def forget_replacements(env: ShapeEnv) -> None:
-    """Let the sizes of a ShapeEnv be computed again after its replacements changed.
-
-    torch 2.13 and later cache the expression of a size until this counter changes; 2.11 has neither the cache nor the counter.
-    """
-    if hasattr(env, "_replacements_version_counter"):  # see the docstring
+def forget_replacements(env: Any) -> None:
+    """Let a ShapeEnv compute its sizes again, after its replacements changed."""
+    if hasattr(env, "_replacements_version_counter"):  # torch 2.13 caches sizes until it changes, 2.11 caches none
         env._replacements_version_counter += 1
 
 

@@ -13,9 +13,11 @@ import torch
 import onnxexp
 from onnxexp_autograd import plugin
 from tests.autograd.functions import Holder
+from tests.torch_versions import needs_torch
 
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
 BATCH = {0: "batch"}
+STRICT = needs_torch((2, 12), "the compiler refuses an intercepted Function")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +46,8 @@ def rows(cases: list[Case]) -> Any:
     for number, case in enumerate(cases):
         for how in case.frontends:
             full = case.full or (how == "strict" and len(case.frontends) > 1 and number % 3 > 0)
-            found.append(pytest.param(case, how, id=f"{case.name}-{how}", marks=[pytest.mark.full] if full else []))
+            marks = [STRICT] * (how == "strict") + [pytest.mark.full] * full
+            found.append(pytest.param(case, how, id=f"{case.name}-{how}", marks=marks))
     return pytest.mark.parametrize(("case", "how"), found)
 
 

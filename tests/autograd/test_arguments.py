@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch.onnx import symbolic_helper
 
+from onnxexp.torch_compat import RELEASE
 from tests.autograd.harness import Case, X, check, rows
 
 BOTH = ("non-strict", "trace")
@@ -224,6 +225,12 @@ def given(function: Any, argument: Any) -> Any:
     return lambda x: function.apply(x, argument)
 
 
+KEYWORDS = [
+    Case("a keyword", lambda x, y: Keywords.apply(x, y, mode="b"), (X, X.flip(0)), has=("Sum",)),
+    Case("keywords", lambda x, y: Keywords.apply(x=x, y=y, factor=3.0), (X, X.flip(0)), has=("Sum",)),
+] * (RELEASE > (2, 11))
+"""None with torch 2.11, whose `apply` takes no keywords."""
+
 CASES = [
     *(Case(f"a {name}", given(Given, each), has=("Add",), frontends=BOTH) for name, each in (PLAIN | OBJECTS).items()),
     *(Case(f"a {name}", given(Strict, each), has=("Add",), frontends=("strict",)) for name, each in PLAIN.items()),
@@ -256,8 +263,7 @@ CASES = [
     Case("a dataclass that is read", lambda x: Scaled.apply(x, Factor()), has=("Mul",), frontends=BOTH),
     Case("any number of tensors", lambda x: Summed.apply(x, x * 2, x * 3), has=("Sum",)),
     Case("defaults", lambda x, y: Keywords.apply(x, y), (X, X.flip(0)), has=("Sum", "Sub")),
-    Case("a keyword", lambda x, y: Keywords.apply(x, y, mode="b"), (X, X.flip(0)), has=("Sum",)),
-    Case("keywords", lambda x, y: Keywords.apply(x=x, y=y, factor=3.0), (X, X.flip(0)), has=("Sum",)),
+    *KEYWORDS,
     Case("no tensor", lambda x: x + Made.apply(4)),
 ]
 

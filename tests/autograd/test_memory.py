@@ -9,6 +9,7 @@ import torch
 from torch.autograd.function import InplaceFunction
 
 import onnxexp
+from onnxexp.torch_compat import RELEASE
 from tests.autograd import functions as f
 from tests.autograd.harness import Case, X, check, program, rows
 
@@ -221,7 +222,13 @@ CASES = [
     Case("a view returned, then written", result_written(f.Reversal, 0.5, argument=False)),
     Case("a mask", lambda x: Chosen.apply(x, x > 0), has=("GatherND",)),
     Case("a mask, used", lambda x: f.MyRelu.apply(Chosen.apply(x, x > 0) * 2).sum(), has=("GatherND", "Clip")),
-    Case("unique", lambda x: Unique.apply((x * 3).round()), has=("Unique",)),
+    # torch 2.11 gives the counts of a traced unique the dtype of x
+    Case(
+        "unique",
+        lambda x: Unique.apply((x * 3).round()),
+        has=("Unique",),
+        frontends=("non-strict", "strict", *["trace"] * (RELEASE > (2, 11))),
+    ),
     Case("a forward that works once", lambda x: Once.call(x.exp, "Exp", x), has=("Exp",), frontends=("non-strict", "trace")),
     Case("saved", Weighing(Saving), has=("Mul",)),
     Case(

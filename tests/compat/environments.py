@@ -29,6 +29,7 @@ class Row:
 
 _FLOORS = ("torch==2.11.0", "onnx==1.17.0", "onnxruntime==1.20.0", "onnx-ir==1.1.0", "numpy==2.0.0", "pluggy==1.5.0")
 
+# fmt: off
 ROWS = (
     Row("torch-2.13", "3.11", ("torch==2.13.0",), "the environment of `make setup`, with which the others are compared"),
     Row("torch-2.15", "3.11", ("torch==2.15.0",), "the newest torch"),
@@ -38,8 +39,12 @@ ROWS = (
     Row("newest", "3.13", (), "no pin: the newest of everything, torch included, on the newest Python"),
     Row("python-3.10", "3.10", ("torch==2.15.0",), "the newest torch on the floor of Python"),
     Row("python-3.12", "3.12", ("torch==2.15.0",), "the newest torch on a Python between the floor and the newest"),
-    Row("floors", "3.11", _FLOORS, "the floors of onnx, ONNX Runtime, onnx-ir, numpy and pluggy, with that of torch"),
+    Row(
+        "floors", "3.11", _FLOORS, "the floors of onnx, ONNX Runtime, onnx-ir, numpy and pluggy, with that of torch",
+        {"onnxruntime-genai": "it requires onnxruntime 1.31"},
+    ),
 )
+# fmt: on
 FIRST = ROWS[0]
 """The environment that the conformance of the others is compared with."""
 

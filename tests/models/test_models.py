@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from tests.torch_versions import needs_torch
+
 from . import classic_vision, huggingface, sequence
 from .case import ModelCase
 from .harness import check_case
@@ -44,11 +46,18 @@ SLOW = {
 """Models that torch.export takes seconds to capture. The quick tier traces them only."""
 
 
+EXPORT_ONLY = {"mamba-scan"}
+"""Its scan is there only while torch.export runs. Else it is `mamba`, which walks over the sequence in Python: a trace of that
+keeps the example's length, and is tested with that length fixed."""
+SCAN = needs_torch((2, 12), "scan has another size than its sequence")
+
+
 def runs(quick: Collection[str] = CASES) -> Iterator[Any]:
     """Each case at each of its opsets; one of them belongs to the quick tier, for these cases."""
     for case in CASES.values():
         for opset in case.opsets:
             marks = [] if opset == case.quick_opset and case.name in quick else [pytest.mark.full]
+            marks += [SCAN] * (case.name in EXPORT_ONLY)
             yield pytest.param(case, opset, id=f"{case.name}-{opset}", marks=marks)
 
 
@@ -58,9 +67,6 @@ def test_agrees_with_eager(case: ModelCase, opset: int) -> None:
     check_case(case, opset)
 
 
-EXPORT_ONLY = {"mamba-scan"}
-"""Its scan is there only while torch.export runs. Else it is `mamba`, which walks over the sequence in Python: a trace of that
-keeps the example's length, and is tested with that length fixed."""
 SCRIPTABLE = (
     "alexnet", "vgg11", "vgg11-bn", "resnet18", "resnet50", "densenet121", "squeezenet", "dcgan-generator", "dcgan-discriminator",
     "bilstm-4",

@@ -13,6 +13,7 @@ from torch.utils.dlpack import from_dlpack
 
 import onnxexp
 from onnxexp.errors import CaptureError
+from onnxexp.torch_compat import RELEASE
 from onnxexp_torchscript.type_inference import TypeInference
 
 from .running import exported
@@ -239,7 +240,8 @@ FLAGS = torch.tensor([True, False, True])
 CALLS = {
     "a bool as the number of full_like": (lambda x: torch.full_like(x, True), FLAGS),
     "a bool as the number of new_full": (lambda x: x.new_full((2,), True) & x[:2], FLAGS),
-    "full of a bool has no dtype": (lambda x: torch.full((2, 3), True) & (x > 1), X),
+    # torch 2.11 fails an assertion of its own
+    **({"full of a bool has no dtype": (lambda x: torch.full((2, 3), True) & (x > 1), X)} if RELEASE > (2, 11) else {}),
     "a bool as a factor": (lambda x: torch.add(x, x, alpha=True), FLAGS),
     "a bool filled in": (lambda x: x.masked_fill(~x, True), FLAGS),
     "a bool filled in along an index": (lambda x: x.index_fill(0, torch.tensor([1]), True), FLAGS),

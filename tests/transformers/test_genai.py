@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime_genai
 import pytest
 import torch
 import transformers
 
 import onnxexp_transformers
+
+onnxruntime_genai = pytest.importorskip("onnxruntime_genai", reason="it requires onnxruntime 1.31")
 
 SIZES: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 101}
 CONFIGS = [

@@ -19,6 +19,7 @@ __all__ = ["arity", "docstring", "schemas", "unknown"]
 
 _HEAD = re.compile(r"((?P<namespace>\w+)::)?(?P<name>\w+)(\.(?P<overload>\w+))?\(")
 _RESULT = re.compile(r"\s*->\s*(\((?:[^()]|\([^()]*\))*\)|\w+(?:\([^()]*\))?(?:\[\d*\])?\??)")
+_BY_NAME = re.compile(r"\bstr(\[\d*\])? dim1?\b")
 _REST = re.compile(r"\s*,?\s*\.\.\.\s*\)")
 
 
@@ -48,9 +49,10 @@ def _full(schema: torch.FunctionSchema) -> str:
 def _required_schemas(op: str) -> Sequence[torch.FunctionSchema]:
     """Return the schemas that an entry must accept: those without writes.
 
-    An entry for a whole name need not accept overloads that exist only in TorchScript's interpreter (``aten::log.int_int``).
+    An entry for a whole name need not accept overloads that exist only in TorchScript's interpreter (``aten::log.int_int``), nor
+    those by the names of dimensions, which torch 2.13 no longer has.
     """
-    found = [schema for schema in schemas(op) if not schema.is_mutable]
+    found = [schema for schema in schemas(op) if not schema.is_mutable and not _BY_NAME.search(str(schema))]
     dispatched = [schema for schema in found if _is_dispatched(schema)]
     return (dispatched or found) if "." not in op else schemas(op)
 

@@ -177,7 +177,10 @@ def _called_entries(
 
 
 def _highest(case: Case) -> int:
-    """Return the highest opset of a case that the installed onnx knows; its lowest if there is none."""
+    """Return a case's highest opset that the installed onnx knows.
+
+    If there is none, returns its lowest.
+    """
     return max((opset for opset in case.opsets if opset <= NEWEST), default=min(case.opsets))
 
 

@@ -66,8 +66,22 @@ def _split_at(axis: int, least_rank: int, original: Callable[..., Any], input: t
 
 
 def _unique(original: Callable[..., Any], mode: Any, func: Any, x: Any, dim: int | None, *args: Any, **options: Any) -> Any:
-    """Call torch's shapes of unique_consecutive, wrong for a negative dim."""
-    return original(mode, func, x, dim + x.dim() if dim is not None and dim < 0 else dim, *args, **options)
+    """Call torch's shapes of unique, wrong for a negative dim.
+
+    In torch 2.11 the indices have the dtype of x.
+    """
+    values, *indices = original(mode, func, x, dim + x.dim() if dim is not None and dim < 0 else dim, *args, **options)
+    return values, *(_with_dtype(each, torch.int64) for each in indices)
+
+
+def _bincount(original: Callable[..., Any], mode: Any, func: Any, x: Any, weights: Any = None, minlength: Any = 0) -> Any:
+    """Call torch's shape of bincount, whose dtype is wrong in torch 2.11."""
+    counted = torch.int64 if weights is None else torch.float32 if weights.dtype == torch.float32 else torch.float64
+    return _with_dtype(original(mode, func, x, weights, minlength), counted)
+
+
+def _with_dtype(fake: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return fake if fake.dtype == dtype else fake.new_empty(fake.shape, dtype=dtype)
 
 
 def _linear_cross_entropy(original: Callable[..., torch.Tensor], *args: Any, **options: Any) -> torch.Tensor:
@@ -220,5 +234,18 @@ def keep_data_dependent_ops(*, references: bool) -> Iterator[None]:
     calls = {original: in_captures(original, instead) for _, _, original, instead in rows}
     table = [(owner, name, calls[original]) for owner, name, original, _ in rows]
     table.append((fake_impls, "_unique", in_captures(fake_impls._unique, _unique)))
-    with replace_attributes(table), _RedirectCalls(calls) if references else contextlib.nullcontext():
+    references_too = _RedirectCalls(calls) if references else contextlib.nullcontext()
+    with replace_attributes(table), _replace_kernel(torch.ops.aten.bincount.default, _bincount), references_too:
         yield
+
+
+@contextlib.contextmanager
+def _replace_kernel(operator: Any, instead: Callable[..., Any]) -> Iterator[None]:
+    """Replace torch's kernel of an operator on fake tensors."""
+    kernels = fake_impls.op_implementations_dict
+    original = kernels[operator]
+    kernels[operator] = in_captures(original, instead)
+    try:
+        yield
+    finally:
+        kernels[operator] = original

@@ -66,7 +66,10 @@ def _stepped(op: Builder, start: Any, end: Any, step: Any) -> Tensor:
 
 @functools.cache
 def _counts_fractions() -> bool:
-    """Whether the installed torch counts the numbers of an int64 range by the bounds as they are, as 2.15 does."""
+    """Whether torch counts an int64 range by the bounds as they are.
+
+    2.15 does.
+    """
     return torch.arange(0, 0.5, 1, dtype=torch.int64).numel() == 1
 
 
