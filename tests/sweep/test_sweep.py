@@ -187,7 +187,7 @@ def test_other_versions_are_refused() -> None:
             {**found, "scheduler": other, "workers": {"tcp://here:1": other, "tcp://here:2": None}}, "dask://here:8786"
         )
     lines = str(caught.value).splitlines()
-    assert lines[1].startswith("  the scheduler and this command: python 3.") and "and 3.10; distributed" in lines[1]
+    assert lines[1].startswith("  this command and the scheduler: python 3.") and "and 3.10; distributed" in lines[1]
     assert lines[3] == "  the worker tcp://here:2 does not answer"
 
 

@@ -102,7 +102,7 @@ def check_versions(found: Mapping[str, Any], on: str) -> None:
         if other is None:
             problems.append(f"  {name} does not answer")
         elif changed := differences(own, _comparable(other)):
-            problems.append(f"  {name} and this command: {'; '.join(changed)}")
+            problems.append(f"  this command and {name}: {'; '.join(changed)}")
     if problems:
         cure = f"install {', '.join(_MUST_AGREE)} in one version on all sides"
         raise OptionError("\n".join([f"--on {on}: versions differ, and nothing was run; cure: {cure}", *problems]))
