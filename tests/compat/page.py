@@ -26,7 +26,7 @@ def page(results: Results) -> str:
 Each row is an environment that pip makes: the versions in it, and what ran there. `make compat` runs what is not run yet, and
 writes this page.
 
-- **tests**: the tests of `make test`: passed, failed, skipped.
+- **tests**: the tests of `make test`: passed, failed, skipped. Those that fail run a second time, alone.
 - **demo**: the export of `make demo`, compared with eager PyTorch at two batch sizes.
 - **conformance**: the passing share of a slice of PyTorch's operator database, about one operator of {EVERY}, at opset {OPSET}
   with both frontends. It may be at most {POINTS:g} point below that of the first row.
@@ -94,6 +94,7 @@ def _section(results: Results, row: Row) -> str:
     lines += [f"- Without {name}: {reason}." for name, reason in row.without.items()]
     lines += [f"- {part}: {figures['problem']}" for part, figures in parts.items() if "problem" in figures]
     lines += [f"- Failed: `{name}`" for name in parts.get("tests", {}).get("failures", [])]
+    lines += [f"- Failed beside others, and passes alone: `{name}`" for name in parts.get("tests", {}).get("passed_alone", [])]
     lines += _differences(results, row)
     return "\n".join(lines).rstrip() + "\n\n"
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from .installing import Installed
 
-__all__ = ["PARTS", "counts", "run"]
+__all__ = ["PARTS", "counts", "run", "with_repeated"]
 
 Part = Callable[[Installed, int], dict[str, Any]]
 """(environment, processes) -> the figures, or "problem" and the reason that there are none."""
@@ -43,9 +43,27 @@ def counts(report: str) -> dict[str, Any]:
 
 
 def _tests(environment: Installed, jobs: int) -> dict[str, Any]:
-    report = environment.folder / "tests.xml"
+    figures = _pytest(environment, "tests", "-n", str(jobs))
+    return with_repeated(figures, _pytest(environment, "tests again", "--last-failed")) if figures.get("failed") else figures
+
+
+def with_repeated(figures: dict[str, Any], again: dict[str, Any]) -> dict[str, Any]:
+    """Add the run of the failed tests alone: those that pass then had no time, or too little memory, beside others."""
+    if "problem" in again:
+        return figures
+    passed_alone = sorted({*figures["failures"]} - {*again["failures"]})
+    return figures | {
+        "passed": figures["passed"] + len(passed_alone),
+        "failed": figures["failed"] - len(passed_alone),
+        "failures": again["failures"],
+        "passed_alone": passed_alone,
+    }
+
+
+def _pytest(environment: Installed, name: str, *options: str) -> dict[str, Any]:
+    report = environment.folder / f"{name}.xml"
     report.unlink(missing_ok=True)
-    done = _python(environment, "tests", "-m", "pytest", "-n", str(jobs), "-q", f"--junitxml={report}")
+    done = _python(environment, name, "-m", "pytest", "-q", f"--junitxml={report}", *options)
     if not report.exists():
         return {"problem": f"pytest ended with {done.returncode} before its report: {_last_line(done)}"}
     return counts(report.read_text("utf-8"))

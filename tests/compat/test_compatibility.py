@@ -101,6 +101,15 @@ def test_what_is_red_is_shown() -> None:
     assert green(better, "newest", "conformance") is True
 
 
+def test_a_failure_that_passes_alone_is_told() -> None:
+    again = {"passed": 1, "failed": 1, "skipped": 0, "xfailed": 0, "failures": ["tests.a::test_two"], "skips": {}}
+    figures = parts.with_repeated(parts.counts(REPORT), again)
+    assert (figures["passed"], figures["failed"], figures["failures"]) == (2, 1, ["tests.a::test_two"])
+    text = page({FIRST.name: {"tests": figures}})
+    assert "- Failed beside others, and passes alone: `tests.a::test_three`" in text and "- Failed: `tests.a::test_two`" in text
+    assert parts.with_repeated(figures, {"problem": "no report"}) == figures
+
+
 def test_results_are_kept_complete(tmp_path: Path) -> None:
     file = tmp_path / "results.json"
     assert load(file) == {}
