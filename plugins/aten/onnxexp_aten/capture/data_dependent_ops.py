@@ -242,10 +242,9 @@ def keep_data_dependent_ops(*, references: bool) -> Iterator[None]:
 @contextlib.contextmanager
 def _replace_kernel(operator: Any, instead: Callable[..., Any]) -> Iterator[None]:
     """Replace torch's kernel of an operator on fake tensors."""
-    kernels = fake_impls.op_implementations_dict
-    original = kernels[operator]
-    kernels[operator] = in_captures(original, instead)
+    original = fake_impls.op_implementations_dict[operator]
+    fake_impls.op_implementations_dict[operator] = in_captures(original, instead)
     try:
         yield
     finally:
-        kernels[operator] = original
+        fake_impls.op_implementations_dict[operator] = original
