@@ -32,7 +32,6 @@ OF_OTHERS: dict[tuple[str, str], str] = {
     ("plugins/isolated_import.py", "sys"): "unloads the modules of a failed import",
     ("autograd/onnxexp_autograd/interception.py", "FunctionMeta"): "torch's metaclass, restored when no thread captures",
     ("autograd/onnxexp_autograd/interception.py", "torch_function"): "torch's module, restored when no thread captures",
-    ("aten/onnxexp_aten/capture/data_dependent_ops.py", "fake_impls"): "torch's kernels by operator, restored after the capture",
     ("autograd/onnxexp_autograd/interception.py", "dynamo_allowed_ids"): "torch's set, restored at the end of the capture",
 }
 """Objects of Python and torch that a function writes to without restoring them itself, each with the reason."""
