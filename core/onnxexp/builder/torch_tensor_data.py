@@ -18,7 +18,7 @@ import torch
 from onnxexp.builder.dtypes import to_onnx
 from onnxexp.errors import SerializeError
 
-__all__ = ["BinaryWriter", "TorchTensor", "has_data"]
+__all__ = ["BinaryWriter", "TorchTensor", "Transposer", "has_data"]
 
 _PIECE = 4 << 20
 """Bytes of one piece that has to be copied."""
@@ -60,12 +60,12 @@ class TorchTensor(ir.tensor_adapters.TorchTensor):
         _check_data(self.raw, self.name)
         return _split(self.raw.detach())
 
-    def contiguous_pieces(self) -> Iterator[memoryview]:
+    def contiguous_pieces(self, transposer: Transposer | None = None) -> Iterator[memoryview]:
         """Generate the bytes of the pieces.
 
-        Each is valid until the next one is generated.
+        Each is valid until the next one is generated, also that of another tensor with the same `transposer`.
         """
-        transposer = _Transposer()
+        transposer = transposer or Transposer()
         for piece in self.pieces():
             yield _contiguous_bytes(piece, transposer)
 
@@ -105,36 +105,35 @@ def has_data(tensor: torch.Tensor) -> bool:
     return not tensor.is_meta and not isinstance(tensor, torch._subclasses.fake_tensor.FakeTensor)
 
 
-class _Transposer:
-    """Transpose matrices into the same memory.
+class Transposer:
+    """Transpose pieces into the same memory.
 
     New memory for each would take a fourth of the time.
     """
 
     def __init__(self) -> None:
-        self._memory: list[torch.Tensor] = []
+        self._packed, self._result = (torch.empty(_PIECE, dtype=torch.uint8) for _ in range(2))
 
     def transposed(self, matrix: torch.Tensor) -> torch.Tensor:
-        """Copy a matrix whose columns are contiguous, row by row.
+        """Copy a piece whose columns are contiguous, row by row.
 
-        The result is valid until the next call. The matrix is packed first and then transposed by torch, in blocks: 64 MiB take
+        The result is valid until the next call. The piece is packed first and then transposed by torch, in blocks: 64 MiB take
         0.2 of the time of numpy's strided copy, which would run on this thread too, unlike torch's of large tensors.
         """
-        if not self._memory or self._memory[0].dtype != matrix.dtype or self._memory[0].numel() < matrix.numel():
-            self._memory = [matrix.new_empty(matrix.numel()) for _ in range(2)]
-        packed, result = (memory[: matrix.numel()] for memory in self._memory)
-        np.copyto(packed.view(matrix.t().shape).numpy(), matrix.t().numpy())
-        return result.view(matrix.shape).copy_(packed.view(matrix.t().shape).t())
+        columns = matrix.t()
+        packed = self._packed[: matrix.nbytes].view(matrix.dtype).view(columns.shape)
+        np.copyto(packed.numpy(), columns.numpy())
+        return self._result[: matrix.nbytes].view(matrix.dtype).view(matrix.shape).copy_(packed.t())
 
 
-def _contiguous_bytes(piece: torch.Tensor, transposer: _Transposer) -> memoryview:
+def _contiguous_bytes(piece: torch.Tensor, transposer: Transposer) -> memoryview:
     """The bytes of one piece, without a copy where its memory has them in order.
 
     numpy copies on this thread, where torch would start its pool.
     """
     piece = piece.detach().cpu().resolve_conj().resolve_neg()
     piece = piece.view(_INTEGERS.get(piece.element_size(), piece.dtype))
-    if piece.dim() == 2 and piece.stride(0) == 1 and not piece.is_contiguous():
+    if piece.dim() == 2 and piece.stride(0) == 1 and not piece.is_contiguous() and piece.nbytes <= _PIECE:
         piece = transposer.transposed(piece)
     return np.ascontiguousarray(piece.numpy()).reshape(-1).view(np.uint8).data
 

@@ -32,7 +32,7 @@ from typing import BinaryIO, TypeAlias
 import onnx
 import onnx_ir as ir
 
-from onnxexp.builder.torch_tensor_data import BinaryWriter, TorchTensor
+from onnxexp.builder.torch_tensor_data import BinaryWriter, TorchTensor, Transposer
 from onnxexp.errors import OptionError, SerializeError
 from onnxexp.serialize.atomic_file import NewFile, checked_target, explained, new_file
 from onnxexp.serialize.direct_files import blocks, exceeds_cache, past_cache
@@ -225,7 +225,7 @@ def _loaded(layout: FileLayout, past_cache: bool = False) -> Generator[tuple[Ite
 
     A mapped weight is in memory until then.
     """
-    position, mapped = 0, MappedFiles()
+    position, mapped, transposer = 0, MappedFiles(), Transposer()
     for part in layout.parts:
         if part.offset > position:
             yield iter([memoryview(bytes(part.offset - position))]), _nothing
@@ -235,7 +235,8 @@ def _loaded(layout: FileLayout, past_cache: bool = False) -> Generator[tuple[Ite
             # A subclass computes its elements from the tensor that it has.
             may_copy = past_cache and type(content) is TorchTensor
             stored, release = mapped.read(content.stored, part.name, may_copy)
-            yield (content if stored is content.stored else TorchTensor(stored, part.name)).contiguous_pieces(), release
+            tensor = content if stored is content.stored else TorchTensor(stored, part.name)
+            yield tensor.contiguous_pieces(transposer), release
         else:
             yield iter([_whole(content, part)]), _nothing
 
