@@ -7,6 +7,7 @@ time, and only where its memory is not contiguous already.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -111,8 +112,9 @@ class Transposer:
     New memory for each would take a fourth of the time.
     """
 
-    def __init__(self) -> None:
-        self._packed, self._result = (torch.empty(_PIECE, dtype=torch.uint8) for _ in range(2))
+    @functools.cached_property
+    def _memory(self) -> list[torch.Tensor]:
+        return [torch.empty(_PIECE, dtype=torch.uint8) for _ in range(2)]
 
     def transposed(self, matrix: torch.Tensor) -> torch.Tensor:
         """Copy a piece whose columns are contiguous, row by row.
@@ -121,9 +123,10 @@ class Transposer:
         0.2 of the time of numpy's strided copy, which would run on this thread too, unlike torch's of large tensors.
         """
         columns = matrix.t()
-        packed = self._packed[: matrix.nbytes].view(matrix.dtype).view(columns.shape)
+        packed, result = (memory[: matrix.nbytes].view(matrix.dtype) for memory in self._memory)
+        packed = packed.view(columns.shape)
         np.copyto(packed.numpy(), columns.numpy())
-        return self._result[: matrix.nbytes].view(matrix.dtype).view(matrix.shape).copy_(packed.t())
+        return result.view(matrix.shape).copy_(packed.t())
 
 
 def _contiguous_bytes(piece: torch.Tensor, transposer: Transposer) -> memoryview:
