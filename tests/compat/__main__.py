@@ -1,9 +1,11 @@
 """Make environments with other versions, run the tests there, and write docs/reference/compatibility.md.
 
-    python -m tests.compat [--only NAME ...] [--again NAME ...] [--parts PART ...] [--page] [--keep] [--work FOLDER] [--jobs N]
+    python -m tests.compat [--only NAME ...] [--again NAME ...] [--failed NAME ...] [--parts PART ...] [--page] [--keep]
+                           [--work FOLDER] [--jobs N]
 
 An environment has the sources of the last commit. Each result is written into docs/reference/compatibility.json as it comes; a
-second run goes on from there. An environment takes up to 8 GB, and is removed after its row.
+second run goes on from there. An environment takes up to 8 GB, and is removed after its row; with --keep it stays, and --failed
+repeats the tests that failed in it, with the commit that mends them.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from . import parts
-from .environments import ROWS, Row
+from .environments import ROWS, Row, row
 from .installing import InstallationError, Installed, remove
 from .page import PAGE, page
 from .results import Results, load, save
@@ -27,25 +29,30 @@ WORK = Path(tempfile.gettempdir()) / "onnxexp-compat"
 
 def main() -> int:
     given = _arguments()
+    for name in given.failed:
+        _failed(row(name), given)
     results = load()
     for name in given.again:
         for part in given.parts:
             results.get(name, {}).pop(part, None)
-    for row in [] if given.page else ROWS:
-        missing = [part for part in given.parts if part not in results.get(row.name, {})]
-        if missing and (not (given.only or given.again) or row.name in (*given.only, *given.again)):
-            _row(row, missing, given)
+    for each in [] if given.page or given.failed else ROWS:
+        missing = [part for part in given.parts if part not in results.get(each.name, {})]
+        if missing and (not (given.only or given.again) or each.name in (*given.only, *given.again)):
+            _row(each, missing, given)
     _write(load())
     return 0
 
 
 def _arguments() -> argparse.Namespace:
-    names = [row.name for row in ROWS]
+    names = [each.name for each in ROWS]
     parser = argparse.ArgumentParser(
         prog="python -m tests.compat", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", nargs="+", default=[], choices=names, metavar="NAME", help="only these rows")
     parser.add_argument("--again", nargs="+", default=[], choices=names, metavar="NAME", help="only these rows, repeated")
+    parser.add_argument(
+        "--failed", nargs="+", default=[], choices=names, metavar="NAME", help="only the failed tests of these rows"
+    )
     parser.add_argument(
         "--parts", nargs="+", default=[*parts.PARTS], choices=[*parts.PARTS], metavar="PART", help="only these parts"
     )
@@ -74,6 +81,19 @@ def _row(row: Row, missing: list[str], given: argparse.Namespace) -> None:
         remove(row, given.work.resolve())
 
 
+def _failed(row: Row, given: argparse.Namespace) -> None:
+    """Repeat the failed tests of a row in the environment that --keep has left."""
+    environment = Installed(row, given.work.resolve())
+    if not environment.is_complete:
+        sys.exit(
+            f"{row.name}: its environment is not in {given.work}; make it, and run its tests, with --again {row.name} --keep"
+        )
+    environment.make(row)
+    _progress(f"{row.name}: the failed tests")
+    figures = load()[row.name]["tests"]
+    _record(row, "tests", parts.run_failed(environment, figures), figures["commit"])
+
+
 def _record(row: Row, part: str, figures: dict[str, Any], commit: str) -> None:
     """Add a result to the file as it is now: another row may run at the same time."""
     results = load()
@@ -83,7 +103,7 @@ def _record(row: Row, part: str, figures: dict[str, Any], commit: str) -> None:
 
 
 def _write(results: Results) -> None:
-    ordered = {row.name: results[row.name] for row in ROWS if row.name in results}
+    ordered = {each.name: results[each.name] for each in ROWS if each.name in results}
     save(ordered)
     PAGE.write_text(page(ordered), "utf-8")
 

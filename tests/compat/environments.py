@@ -37,7 +37,7 @@ ROWS = (
     Row("torch-2.12", "3.11", ("torch==2.12.1",), "a torch between the floor and the newest"),
     Row("torch-2.14", "3.11", ("torch==2.14.1",), "a torch between the floor and the newest"),
     Row("newest", "3.13", (), "no pin: the newest of everything, torch included, on the newest Python"),
-    Row("python-3.10", "3.10", ("torch==2.15.0",), "the newest torch on the floor of Python"),
+    Row("python-3.10", "3.10", ("torch==2.14.1",), "the newest torch that has Python 3.10, the floor of Python"),
     Row("python-3.12", "3.12", ("torch==2.15.0",), "the newest torch on a Python between the floor and the newest"),
     Row(
         "floors", "3.11", _FLOORS, "the floors of onnx, ONNX Runtime, onnx-ir, numpy and pluggy, with that of torch",

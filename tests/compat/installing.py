@@ -48,6 +48,11 @@ class Installed:
         temporary.mkdir(parents=True, exist_ok=True)
         return kept | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TMPDIR": str(temporary)}
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether an earlier run has made the environment."""
+        return self._complete.exists()
+
     def make(self, row: Row) -> None:
         """Update the sources, and make the environment unless an earlier run has.
 
@@ -57,7 +62,7 @@ class Installed:
         self.folder.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(self.sources, ignore_errors=True)
         _run(["git", "clone", "--quiet", str(ROOT), str(self.sources)], self.folder)
-        if self._complete.exists():
+        if self.is_complete:
             return
         shutil.rmtree(self.folder / "venv", ignore_errors=True)
         _run([interpreter(row.python), "-m", "venv", str(self.folder / "venv")], self.folder)

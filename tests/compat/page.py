@@ -26,7 +26,8 @@ def page(results: Results) -> str:
 Each row is an environment that pip makes: the versions in it, and what ran there. `make compat` runs what is not run yet, and
 writes this page.
 
-- **tests**: the tests of `make test`: passed, failed, skipped. Those that fail run a second time, alone.
+- **tests**: the tests of `make test`: passed, failed, skipped. Those that fail run a second time, alone, and after a change
+  that mends them.
 - **demo**: the export of `make demo`, compared with eager PyTorch at two batch sizes.
 - **conformance**: the passing share of a slice of PyTorch's operator database, about one operator of {EVERY}, at opset {OPSET}
   with both frontends. It may be at most {POINTS:g} point below that of the first row.
@@ -95,6 +96,9 @@ def _section(results: Results, row: Row) -> str:
     lines += [f"- {part}: {figures['problem']}" for part, figures in parts.items() if "problem" in figures]
     lines += [f"- Failed: `{name}`" for name in parts.get("tests", {}).get("failures", [])]
     lines += [f"- Failed beside others, and passes alone: `{name}`" for name in parts.get("tests", {}).get("passed_alone", [])]
+    lines += [
+        f"- Failed, and passes since {commit}: `{name}`" for name, commit in parts.get("tests", {}).get("mended", {}).items()
+    ]
     lines += _differences(results, row)
     return "\n".join(lines).rstrip() + "\n\n"
 

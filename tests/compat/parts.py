@@ -12,7 +12,7 @@ from typing import Any
 
 from .installing import Installed
 
-__all__ = ["PARTS", "counts", "run", "with_repeated"]
+__all__ = ["PARTS", "counts", "run", "run_failed", "with_mended", "with_repeated"]
 
 Part = Callable[[Installed, int], dict[str, Any]]
 """(environment, processes) -> the figures, or "problem" and the reason that there are none."""
@@ -21,6 +21,11 @@ Part = Callable[[Installed, int], dict[str, Any]]
 def run(environment: Installed, part: str, jobs: int) -> dict[str, Any]:
     """Run a part; its output goes into the folder of the environment."""
     return PARTS[part](environment, jobs)
+
+
+def run_failed(environment: Installed, figures: dict[str, Any]) -> dict[str, Any]:
+    """Run the tests that failed in this environment again; return the figures with what passes now."""
+    return with_mended(figures, _pytest(environment, "tests again", *_FAILED), environment.commit)
 
 
 def counts(report: str) -> dict[str, Any]:
@@ -44,26 +49,40 @@ def counts(report: str) -> dict[str, Any]:
 
 def _tests(environment: Installed, jobs: int) -> dict[str, Any]:
     figures = _pytest(environment, "tests", "-n", str(jobs))
-    return with_repeated(figures, _pytest(environment, "tests again", "--last-failed")) if figures.get("failed") else figures
+    return with_repeated(figures, _pytest(environment, "tests again", *_FAILED)) if figures.get("failed") else figures
 
 
 def with_repeated(figures: dict[str, Any], again: dict[str, Any]) -> dict[str, Any]:
     """Add the run of the failed tests alone: those that pass then had no time, or too little memory, beside others."""
+    return figures if "problem" in again else _added(figures, again) | {"passed_alone": _passing(figures, again)}
+
+
+def with_mended(figures: dict[str, Any], again: dict[str, Any], commit: str) -> dict[str, Any]:
+    """Add a run of the failed tests with a later commit."""
     if "problem" in again:
         return figures
-    passed_alone = sorted({*figures["failures"]} - {*again["failures"]})
-    return figures | {
-        "passed": figures["passed"] + len(passed_alone),
-        "failed": figures["failed"] - len(passed_alone),
-        "failures": again["failures"],
-        "passed_alone": passed_alone,
-    }
+    mended = dict.fromkeys(_passing(figures, again), commit)
+    return _added(figures, again) | {"mended": figures.get("mended", {}) | mended}
+
+
+def _passing(figures: dict[str, Any], again: dict[str, Any]) -> list[str]:
+    return sorted({*figures["failures"]} - {*again["failures"]})
+
+
+def _added(figures: dict[str, Any], again: dict[str, Any]) -> dict[str, Any]:
+    numbers = {kind: figures[kind] + again[kind] for kind in ("passed", "skipped", "xfailed")}
+    skips = Counter(figures["skips"]) + Counter(again["skips"])
+    return figures | numbers | {"skips": dict(sorted(skips.items())), "failed": again["failed"], "failures": again["failures"]}
+
+
+_FAILED = ("--last-failed", "--last-failed-no-failures", "none")
 
 
 def _pytest(environment: Installed, name: str, *options: str) -> dict[str, Any]:
     report = environment.folder / f"{name}.xml"
     report.unlink(missing_ok=True)
-    done = _python(environment, name, "-m", "pytest", "-q", f"--junitxml={report}", *options)
+    cache = environment.folder / "pytest_cache"  # the sources are replaced by each run
+    done = _python(environment, name, "-m", "pytest", "-q", f"--junitxml={report}", "-o", f"cache_dir={cache}", *options)
     if not report.exists():
         return {"problem": f"pytest ended with {done.returncode} before its report: {_last_line(done)}"}
     return counts(report.read_text("utf-8"))

@@ -110,6 +110,20 @@ def test_a_failure_that_passes_alone_is_told() -> None:
     assert parts.with_repeated(figures, {"problem": "no report"}) == figures
 
 
+def test_a_failure_that_a_later_commit_mends_is_told() -> None:
+    again = {
+        "passed": 0, "failed": 1, "skipped": 1, "xfailed": 0, "failures": ["tests.a::test_two"], "skips": {"needs torch 2.12": 1},
+    }  # fmt: skip
+    figures = parts.with_mended(parts.counts(REPORT), again, "abc")
+    assert (figures["passed"], figures["failed"], figures["skipped"]) == (1, 1, 2)
+    figures = parts.with_mended(figures, again | {"failed": 0, "passed": 1, "skipped": 0, "failures": [], "skips": {}}, "def")
+    assert (figures["passed"], figures["failed"]) == (2, 0) and figures["skips"] == {"needs torch 2.12": 1, "no Korean font": 1}
+    text = page({FIRST.name: {"tests": figures}})
+    assert "- Failed, and passes since abc: `tests.a::test_three`" in text
+    assert "- Failed, and passes since def: `tests.a::test_two`" in text
+    assert parts.with_mended(figures, {"problem": "no report"}, "ghi") == figures
+
+
 def test_results_are_kept_complete(tmp_path: Path) -> None:
     file = tmp_path / "results.json"
     assert load(file) == {}

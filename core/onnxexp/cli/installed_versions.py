@@ -22,6 +22,15 @@ TESTED: tuple[dict[str, str], ...] = (
         "onnxscript": "0.7",
         "pluggy": "1.7",
     },
+    {
+        "python": "3.11",
+        "torch": "2.15",
+        "onnx": "1.23",
+        "onnx-ir": "1.1",
+        "onnxruntime": "1.32",
+        "onnxscript": "0.7",
+        "pluggy": "1.7",
+    },
 )
 """The rows of docs/reference/compatibility.md that are green; other versions that the metadata allows should work."""
 
