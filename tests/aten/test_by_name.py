@@ -263,7 +263,7 @@ def test_indices_and_products(check):
     call("grid_sampler_2d", IMAGE, torch.rand(1, 3, 3, 2), 0, 0, False, opsets=(16, 20)),
     call("grid_sampler_3d", VOLUME, torch.rand(1, 2, 3, 3, 3), 0, 0, False, opsets=(20,)),
     call("grid_sampler_3d", VOLUME, torch.rand(1, 2, 3, 3, 3), 0, 0, False, opsets=(9, 16), xfail="no volumes before opset 20"),
-    *[call("_upsample_lanczos2d_aa", IMAGE, [3, 4], False, opsets=(18,)) for _ in range(RELEASE > (2, 11))],  # new in 2.13
+    *[call("_upsample_lanczos2d_aa", IMAGE, [3, 4], False, opsets=(18,)) for _ in range(RELEASE > (2, 11))],  # new in 2.12
     call("_pad_circular", IMAGE, [1, 1, 2, 0]),
     *(call("_pad_enum", X, [1, 1], mode) for mode in range(4)),
     call("constant_pad_nd", IMAGE, [1, 0, 2, 1], 3.0),

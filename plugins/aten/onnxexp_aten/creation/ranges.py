@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp.torch_compat import RANGES_TRUNCATE_BOUNDS
 from onnxexp_aten.creation.filled_tensors import out_dtype
 from onnxexp_aten.support.constant_of_shape import filled
 from onnxexp_aten.support.kernel_dtypes import compute, has_operator
@@ -26,7 +26,7 @@ def arange_of(op: Builder, start: Any, end: Any, step: Any, dtype: torch.dtype) 
         start, end, step = (op.static(bound) for bound in (start, end, step))
         return op.constant(torch.arange(start, end, step, dtype=dtype))
     if not dtype.is_floating_point and not all(map(_integral, (start, end, step))):
-        if dtype != torch.int64 or _counts_fractions():
+        if dtype != torch.int64 or not RANGES_TRUNCATE_BOUNDS:
             return op.cast(_stepped(op, start, end, step), dtype)
         start, end, step = (_truncated(op, bound) for bound in (start, end, step))
     if not has_operator(op, "Range"):
@@ -55,22 +55,12 @@ def _from_zero(op: Builder, start: Any, end: Any, step: Any, dtype: torch.dtype)
 def _stepped(op: Builder, start: Any, end: Any, step: Any) -> Tensor:
     """Compute a range of integers between fractional bounds.
 
-    torch counts its numbers by the bounds as they are, and then truncates the start and the step. Before 2.15 it truncates the
-    bounds first for int64.
+    torch counts its numbers by the bounds as they are, and then truncates the start and the step.
     """
     first, last, stride = (op.cast(bound, torch.float64) for bound in (start, end, step))
     count = op.cast(compute(op, "Ceil", op.Div(op.Sub(last, first), stride)), torch.int64)
     places = arange_of(op, 0, count, 1, torch.int64)
     return op.Add(op.Mul(places, _truncated(op, step)), _truncated(op, start))
-
-
-@functools.cache
-def _counts_fractions() -> bool:
-    """Whether torch counts an int64 range by the bounds as they are.
-
-    2.15 does.
-    """
-    return torch.arange(0, 0.5, 1, dtype=torch.int64).numel() == 1
 
 
 def _truncated(op: Builder, number: Any) -> Any:
