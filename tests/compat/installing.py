@@ -60,11 +60,14 @@ class Installed:
             InstallationError: There is no such Python, or git or pip fails.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(self.sources, ignore_errors=True)
-        _run(["git", "clone", "--quiet", str(ROOT), str(self.sources)], self.folder)
-        if self.is_complete:
+        if self.is_complete:  # what the installation built among the sources stays
+            _run(["git", "fetch", "--quiet", str(ROOT), "HEAD"], self.sources)
+            _run(["git", "reset", "--quiet", "--hard", "FETCH_HEAD"], self.sources)
+            _run(["git", "clean", "--quiet", "--force", "-d"], self.sources)
             return
-        shutil.rmtree(self.folder / "venv", ignore_errors=True)
+        for old in (self.sources, self.folder / "venv"):
+            shutil.rmtree(old, ignore_errors=True)
+        _run(["git", "clone", "--quiet", str(ROOT), str(self.sources)], self.folder)
         _run([interpreter(row.python), "-m", "venv", str(self.folder / "venv")], self.folder)
         self._pip(
             *[pin for pin in row.pins or ("torch",) if pin.startswith("torch")]
