@@ -13,7 +13,7 @@ import transformers
 
 import onnxexp_transformers
 
-onnxruntime_genai = pytest.importorskip("onnxruntime_genai", reason="it requires onnxruntime 1.31")
+onnxruntime_genai = pytest.importorskip("onnxruntime_genai", reason="it requires onnxruntime 1.31 and Python 3.11")
 
 SIZES: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 101}
 CONFIGS = [
