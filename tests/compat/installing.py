@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -123,6 +122,6 @@ def remove(row: Row, work: Path) -> None:
 def _run(command: list[str], folder: Path, variables: Mapping[str, str] | None = None) -> str:
     done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
     if done.returncode:
-        last = re.sub(r"\s+", " ", done.stderr.strip()[-1500:])
-        raise InstallationError(f"{' '.join(command[:6])} ended with {done.returncode}: {last}")
+        last = done.stderr.strip().splitlines()[-1:] or ["no message"]
+        raise InstallationError(f"{' '.join(command[:6])} ended with {done.returncode}: {last[0]}")
     return done.stdout
