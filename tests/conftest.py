@@ -1,4 +1,4 @@
-"""Tiers of the tests that are written as cases, and the capture that the rows of a case share."""
+"""Tiers of the tests that are written as cases, the capture that the rows of a case share, the limits of older releases."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from torch.export import ExportedProgram
 import onnxexp
 from onnxexp.testing import Case
 from onnxexp.testing.case import CaseRow
+from tests.older_releases import pytest_runtest_makereport  # noqa: F401 - a hook
 
 NEWEST = onnx.defs.onnx_opset_version()
 

@@ -1,0 +1,33 @@
+"""A test that fails for a limit of an older release is skipped, another is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests import older_releases
+
+pytest_plugins = ["pytester"]
+CONFTEST = "from tests.older_releases import pytest_runtest_makereport"
+TESTS = """
+def test_a_limit_of_onnx():
+    raise ValueError("onnx 1.17.0 knows opsets up to 22, the target is opset 23")
+
+def test_a_limit_of_onnx_runtime():
+    raise RuntimeError("Opset 22 is under development and support for this is limited")
+
+def test_a_fault():
+    raise ValueError("opset 23")
+"""
+
+
+@pytest.mark.parametrize(("limited", "skipped"), [(True, 2), (False, 0)])
+def test_a_limit_is_the_reason_of_a_skip(
+    limited: bool, skipped: int, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(older_releases, "LIMITED", limited)
+    pytester.makeconftest(CONFTEST)
+    pytester.makepyfile(TESTS)
+    result = pytester.runpytest_inprocess("-rs", "-p", "no:cacheprovider")
+    result.assert_outcomes(skipped=skipped, failed=3 - skipped)
+    if limited:
+        result.stdout.fnmatch_lines(["SKIPPED*: onnx 1.17.0 knows opsets up to 22", "SKIPPED*: Opset 22 is under development"])
