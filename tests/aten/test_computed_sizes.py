@@ -144,7 +144,7 @@ def test_squeeze_of_the_one_element_that_a_mask_selects() -> None:
     torch.testing.assert_close(program(one, k=k), squeezed(one, k=k))
 
 
-@needs_torch((2, 12), "a write at an index that is computed reads its value")
+@needs_torch((2, 13), "a write at an index that is computed reads its value")
 @pytest.mark.parametrize("name", WRITES)
 def test_writes_at_a_computed_index(name: str) -> None:
     model = WRITES[name]

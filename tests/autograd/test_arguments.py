@@ -228,8 +228,8 @@ def given(function: Any, argument: Any) -> Any:
 KEYWORDS = [
     Case("a keyword", lambda x, y: Keywords.apply(x, y, mode="b"), (X, X.flip(0)), has=("Sum",)),
     Case("keywords", lambda x, y: Keywords.apply(x=x, y=y, factor=3.0), (X, X.flip(0)), has=("Sum",)),
-] * (RELEASE > (2, 11))
-"""None with torch 2.11, whose `apply` takes no keywords."""
+] * (RELEASE > (2, 12))
+"""None with torch 2.11 and 2.12, whose `apply` takes no keywords."""
 
 CASES = [
     *(Case(f"a {name}", given(Given, each), has=("Add",), frontends=BOTH) for name, each in (PLAIN | OBJECTS).items()),

@@ -66,11 +66,11 @@ def from_torch() -> tuple[dict[str, Any], dict[str, Any]]:
 
 CASES = [
     Case("in a global", lambda x: RELU(x), has=("Clip",)),
-    # torch 2.11's `apply` takes no keywords
-    *[Case("in a global, keywords", keywords, has=("LeakyRelu",), frontends=("non-strict", "trace"))] * (RELEASE > (2, 11)),
+    # torch 2.11 and 2.12: `apply` takes no keywords
+    *[Case("in a global, keywords", keywords, has=("LeakyRelu",), frontends=("non-strict", "trace"))] * (RELEASE > (2, 12)),
     Case("in a default", default_argument, has=("Clip",)),
     Case("in a module", Keeps(f.MyRelu.apply), has=("Clip",)),
-    *[Case("in a partial", lambda x: PARTIAL(x), has=("LeakyRelu",), frontends=("non-strict", "trace"))] * (RELEASE > (2, 11)),
+    *[Case("in a partial", lambda x: PARTIAL(x), has=("LeakyRelu",), frontends=("non-strict", "trace"))] * (RELEASE > (2, 12)),
     Case("in a list", lambda x, all=(f.MyRelu.apply, SET_UP): all[1](all[0](x)), has=("Clip", "LeakyRelu")),
     Case("in a branch", branch, has=("If", "Clip"), frontends=("non-strict", "strict")),
     Case("by the class", lambda x: f.MyRelu.apply(x), has=("Clip",)),

@@ -236,7 +236,7 @@ def test_hostile_files_are_refused(hostile: tuple[Path, Path]) -> None:
 
 
 RUN_BY_TORCH = [
-    pytest.param(each, marks=needs_torch((2, 12), "it does not unpickle opaque objects")) if each is in_constants else each
+    pytest.param(each, marks=needs_torch((2, 13), "it does not unpickle opaque objects")) if each is in_constants else each
     for each in HOSTILE
 ]
 

@@ -49,7 +49,7 @@ SLOW = {
 EXPORT_ONLY = {"mamba-scan"}
 """Its scan is there only while torch.export runs. Else it is `mamba`, which walks over the sequence in Python: a trace of that
 keeps the example's length, and is tested with that length fixed."""
-SCAN = needs_torch((2, 12), "scan has another size than its sequence")
+SCAN = needs_torch((2, 13), "scan has another size than its sequence")
 
 
 def runs(quick: Collection[str] = CASES) -> Iterator[Any]:
