@@ -82,7 +82,18 @@ def _pytest(environment: Installed, name: str, *options: str) -> dict[str, Any]:
     report = environment.folder / f"{name}.xml"
     report.unlink(missing_ok=True)
     cache = environment.folder / "pytest_cache"  # the sources are replaced by each run
-    done = _python(environment, name, "-m", "pytest", "-q", f"--junitxml={report}", "-o", f"cache_dir={cache}", *options)
+    done = _python(
+        environment,
+        name,
+        "-m",
+        "pytest",
+        "-q",
+        "--continue-on-collection-errors",
+        f"--junitxml={report}",
+        "-o",
+        f"cache_dir={cache}",
+        *options,
+    )
     if not report.exists():
         return {"problem": f"pytest ended with {done.returncode} before its report: {_last_line(done)}"}
     return counts(report.read_text("utf-8"))

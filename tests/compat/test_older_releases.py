@@ -15,12 +15,18 @@ def test_a_limit_of_onnx():
 def test_a_limit_of_onnx_runtime():
     raise RuntimeError("Opset 22 is under development and support for this is limited")
 
+def test_no_kernel():
+    raise RuntimeError("NOT_IMPLEMENTED : Could not find an implementation for Cos(7) node with name 'Cos'")
+
+def test_fewer_inputs():
+    raise RuntimeError("Error Node (layers.0/GroupQueryAttention) has input size 11 not in range [min=7, max=9].")
+
 def test_a_fault():
     raise ValueError("opset 23")
 """
 
 
-@pytest.mark.parametrize(("limited", "skipped"), [(True, 2), (False, 0)])
+@pytest.mark.parametrize(("limited", "skipped"), [(True, 4), (False, 0)])
 def test_a_limit_is_the_reason_of_a_skip(
     limited: bool, skipped: int, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -28,6 +34,12 @@ def test_a_limit_is_the_reason_of_a_skip(
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(TESTS)
     result = pytester.runpytest_inprocess("-rs", "-p", "no:cacheprovider")
-    result.assert_outcomes(skipped=skipped, failed=3 - skipped)
+    result.assert_outcomes(skipped=skipped, failed=5 - skipped)
     if limited:
-        result.stdout.fnmatch_lines(["SKIPPED*: onnx 1.17.0 knows opsets up to 22", "SKIPPED*: Opset 22 is under development"])
+        reasons = [
+            "onnx 1.17.0 knows opsets up to 22",
+            "* does not take opset 22",
+            "* no kernel of Cos(7) for *",
+            "* of GroupQueryAttention",
+        ]
+        result.stdout.fnmatch_lines([f"SKIPPED*: {reason}" for reason in reasons])

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import Iterator
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import torch
 
@@ -55,7 +55,13 @@ def set_training(model: torch.nn.Module, mode: bool | None) -> Iterator[None]:
         yield
 
 
-class _ToStdout(logging.StreamHandler[TextIO]):
+if TYPE_CHECKING:
+    _StreamHandler = logging.StreamHandler[TextIO]
+else:
+    _StreamHandler = logging.StreamHandler  # without parameters in Python 3.10
+
+
+class _ToStdout(_StreamHandler):
     """Prints records, as torch.onnx's log does."""
 
     def __init__(self) -> None:

@@ -247,4 +247,9 @@ def _zeros(sizes: Sequence[int], kind: str) -> Any:
 
 def _logits(value: Any) -> np.ndarray[Any, Any]:
     """Return the logits of the last token, float32[batch, vocabulary]."""
-    return torch.utils.dlpack.from_dlpack(value)[:, -1].float().numpy()
+    if hasattr(value, "__dlpack__"):
+        return torch.utils.dlpack.from_dlpack(value)[:, -1].float().numpy()
+    if value.data_type() == "tensor(bfloat16)":  # numpy has none; ONNX Runtime 1.23 and older share memory with numpy only
+        raise OptionError(f"onnxruntime {onnxruntime.__version__} hands out no bfloat16; cure: pip install --upgrade onnxruntime")
+    last: np.ndarray[Any, Any] = value.numpy()[:, -1].astype(np.float32)
+    return last

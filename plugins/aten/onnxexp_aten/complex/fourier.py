@@ -23,7 +23,7 @@ from onnxexp_aten.math.arithmetic import floor_remainder
 from onnxexp_aten.shape.flip_roll_unfold import window_starts
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.axis_products import multiply_axis
-from onnxexp_aten.support.kernel_dtypes import compute, targets_plain_onnx
+from onnxexp_aten.support.kernel_dtypes import targets_plain_onnx
 from onnxexp_aten.support.tensor_sizes import size_at, with_shape
 from onnxexp_aten.support.view_nodes import reshaped, sliced, swapped
 
@@ -95,7 +95,7 @@ def _waves(
         waves, multiply, join = (angles.cos(), angles.sin()), torch.mul, torch.cat
     else:
         turned = _angles_of(op, rows, columns, period)
-        waves, multiply = (compute(op, "Cos", turned), compute(op, "Sin", turned)), op.Mul
+        waves, multiply = (op.Sin(op.Add(turned, math.pi / 2)), op.Sin(turned)), op.Mul
         join = functools.partial(_joined, op)
     cosine, sine = (multiply(wave, scale) for wave in waves)
     against = multiply(sine, -1.0)

@@ -250,23 +250,24 @@ _SIZE_1 = (-0.00020033, 0.00113653, -0.00249511, 0.00017105, 0.01659667, 0.00000
 _ANGLE_1 = (-0.00029166, 0.00079824, 0.00074348, -0.00637879, 0.0000565, 0.12499612, -2.35619449)
 
 
-def _parts(op: Builder, x: Tensor, wave: str, near: Sequence[Sequence[float]], far: Sequence[Sequence[float]]) -> list[Tensor]:
+def _parts(op: Builder, x: Tensor, turn: float, near: Sequence[Sequence[float]], far: Sequence[Sequence[float]]) -> list[Tensor]:
     """Polynomials in (x / 3)² for x up to 3, and last the wave beyond.
 
-    The size and phase of the wave are polynomials in 3 / x.
+    The size and phase of the wave, a sine turned by an angle in radians, are polynomials in 3 / x.
     """
     beyond, low = op.Max(x, 3.0), op.Min(x, 3.0)
     t, square = op.Div(3.0, beyond), op.Mul(low, low)
-    rows = [*(_stretched(row, 1 / 9) for row in near), *far]
+    sizes, (*angles, phase) = far
+    rows = [*(_stretched(row, 1 / 9) for row in near), sizes, [*angles, phase + turn]]
     *within, size, angle = polynomials(op, [*[square] * len(near), t, t], rows)
-    return [*within, op.Div(op.Mul(size, op.call("", wave, op.Add(angle, beyond))), op.Sqrt(beyond))]
+    return [*within, op.Div(op.Mul(size, op.Sin(op.Add(angle, beyond))), op.Sqrt(beyond))]
 
 
 @in_float64(table, "special_bessel_j0", schema="special_bessel_j0(Tensor self) -> Tensor")
 def j0(op: Builder, x: Tensor) -> Tensor:
     """The Bessel function of the first kind of order 0."""
     size = op.Abs(x)
-    near, far = _parts(op, size, "Cos", [_J0_NEAR], [_SIZE_0, _ANGLE_0])
+    near, far = _parts(op, size, math.pi / 2, [_J0_NEAR], [_SIZE_0, _ANGLE_0])
     return where_float64(op, op.Less(size, 3.0), near, far)
 
 
@@ -274,14 +275,14 @@ def j0(op: Builder, x: Tensor) -> Tensor:
 def j1(op: Builder, x: Tensor) -> Tensor:
     """The Bessel function of the first kind of order 1."""
     size = op.Abs(x)
-    near, far = _parts(op, size, "Cos", [_J1_NEAR], [_SIZE_1, _ANGLE_1])
+    near, far = _parts(op, size, math.pi / 2, [_J1_NEAR], [_SIZE_1, _ANGLE_1])
     return where_float64(op, op.Less(size, 3.0), op.Mul(near, x), op.Mul(far, op.Sign(x)))
 
 
 @in_float64(table, "special_bessel_y0", schema="special_bessel_y0(Tensor self) -> Tensor")
 def y0(op: Builder, x: Tensor) -> Tensor:
     """The Bessel function of the second kind of order 0; infinite at 0, NaN below."""
-    j, near, far = _parts(op, x, "Sin", [_J0_NEAR, _Y0_NEAR], [_SIZE_0, _ANGLE_0])
+    j, near, far = _parts(op, x, 0.0, [_J0_NEAR, _Y0_NEAR], [_SIZE_0, _ANGLE_0])
     near = op.Add(near, op.Mul(op.Mul(op.Log(op.Mul(x, 0.5)), j), 2 / math.pi))
     return where_float64(op, op.Less(x, 3.0), near, far)
 
@@ -289,7 +290,7 @@ def y0(op: Builder, x: Tensor) -> Tensor:
 @in_float64(table, "special_bessel_y1", schema="special_bessel_y1(Tensor self) -> Tensor")
 def y1(op: Builder, x: Tensor) -> Tensor:
     """The Bessel function of the second kind of order 1; infinite at 0, NaN below."""
-    j, near, far = _parts(op, x, "Sin", [_J1_NEAR, _Y1_NEAR], [_SIZE_1, _ANGLE_1])
+    j, near, far = _parts(op, x, 0.0, [_J1_NEAR, _Y1_NEAR], [_SIZE_1, _ANGLE_1])
     near = op.Add(op.Div(near, x), op.Mul(op.Mul(op.Log(op.Mul(x, 0.5)), op.Mul(j, x)), 2 / math.pi))
     return where_float64(op, op.Less(x, 3.0), _from(op, x, -math.inf, near), far)
 

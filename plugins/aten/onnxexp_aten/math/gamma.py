@@ -86,7 +86,7 @@ def digamma(op: Builder, x: Tensor) -> Tensor:
     result = op.Add(op.Log(inverse), op.Mul(op.Add(series, 0.5), inverse))
     result = op.Neg(op.Add(result, sum_of_terms(op, offset, [number + 0.5 for number in range(_SHIFT)], op.Reciprocal)))
     turn = _turn(op, x)
-    cotangent = op.Div(op.Cos(turn), op.Sin(turn))
+    cotangent = op.Div(op.Sin(op.Add(turn, math.pi / 2)), op.Sin(turn))
     result = where_float64(op, op.Less(x, 0.5), op.Sub(result, op.Mul(cotangent, math.pi)), result)
     return where_float64(op, op.And(equal_float64(op, turn, 0.0), op.Less(x, 0.0)), math.nan, result)
 

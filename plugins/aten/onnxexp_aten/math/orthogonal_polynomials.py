@@ -154,8 +154,8 @@ def airy(op: Builder, x: Tensor) -> Tensor:
     whole, less, cosine, sine = polynomials(op, op.Reciprocal(op.Mul(zeta, zeta)), rows)
     decaying = op.Mul(op.Sub(whole, op.Div(less, zeta)), op.Exp(op.Neg(zeta)))
     right = op.Mul(op.Mul(decaying, scale), 0.5)
-    angle = op.Sub(zeta, math.pi / 4)
-    across = op.Mul(op.Sin(angle), op.Div(sine, zeta))
-    left = op.Mul(op.Add(op.Mul(op.Cos(angle), cosine), across), scale)
+    across = op.Mul(op.Sin(op.Sub(zeta, math.pi / 4)), op.Div(sine, zeta))
+    along = op.Mul(op.Sin(op.Add(zeta, math.pi / 4)), cosine)  # the cosine of the same angle
+    left = op.Mul(op.Add(along, across), scale)
     result = where_float64(op, op.Greater(x, _AIRY_FAR), right, middle)
     return where_float64(op, op.Less(x, -_AIRY_FAR), left, result)
