@@ -12,13 +12,13 @@ from packaging.utils import canonicalize_name
 
 __all__ = ["PACKAGES", "TESTED", "Requirement", "installed", "requirements"]
 
-# fmt: off
-TESTED: tuple[dict[str, str], ...] = (
-    {"python": "3.11", "torch": "2.13", "onnx": "1.23", "onnx-ir": "1.1", "onnxruntime": "1.32", "onnxscript": "0.7", "pluggy": "1.7"},
-    {"python": "3.11", "torch": "2.15", "onnx": "1.23", "onnx-ir": "1.1", "onnxruntime": "1.32", "onnxscript": "0.7", "pluggy": "1.7"},
-    {"python": "3.11", "torch": "2.11", "onnx": "1.23", "onnx-ir": "1.1", "onnxruntime": "1.32", "onnxscript": "0.7", "pluggy": "1.7"},
+_COLUMNS = ("python", "torch", "onnx", "onnx-ir", "onnxruntime", "onnxscript", "pluggy")
+_ROWS = (
+    "3.11 2.13 1.23 1.1 1.32 0.7 1.7",
+    "3.11 2.15 1.23 1.1 1.32 0.7 1.7",
+    "3.11 2.11 1.23 1.1 1.32 0.7 1.7",
 )
-# fmt: on
+TESTED: tuple[dict[str, str], ...] = tuple(dict(zip(_COLUMNS, row.split(), strict=True)) for row in _ROWS)
 """The rows of docs/reference/compatibility.md that are green; other versions that the metadata allows should work."""
 
 PACKAGES = ("torch", "onnx", "onnx-ir", "onnxruntime", "onnxscript", "pluggy")
