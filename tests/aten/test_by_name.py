@@ -116,7 +116,7 @@ OF_SCALARS += ["hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polyno
     call("special_zeta.self_scalar", 2.5, UNIT + 1),
     *(call(f"special_{name}.x_scalar", 0.3, DEGREES) for name in OF_SCALARS),
     *(call(f"special_{name}.n_scalar", PLACES, 3) for name in OF_SCALARS),
-    *(call(name, DEFINITE) for name in ("cholesky",) if hasattr(torch.ops.aten, name)),  # torch 2.15 removed it
+    *(call(name, DEFINITE) for name in ("cholesky",) if hasattr(torch.ops.aten, name)),  # torch 2.14 removed it
     *(call(name, DEFINITE) for name in ("linalg_cholesky_ex", "linalg_lu_factor_ex", "_linalg_slogdet")),
     *(call(name, DEFINITE, M) for name in ("linalg_solve_ex", "_linalg_solve_ex")),
     call("_linalg_svd", DEFINITE, after=lambda result: result[1]),

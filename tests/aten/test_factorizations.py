@@ -26,7 +26,7 @@ LOW_RANK = torch.randn(6, 2) @ torch.randn(2, 5)
 NOTHING = torch.ones(2, 0, 0)
 
 HAS_QR = hasattr(torch.ops.aten, "qr")
-"""torch 2.15 has removed `torch.qr`."""
+"""torch 2.14 has removed `torch.qr`."""
 
 
 def case(fn: Callable[..., Any], *inputs: torch.Tensor, name: str = "", **options: Any) -> Case:

@@ -44,7 +44,7 @@ WITHOUT_CASE = {
     ),
 }
 
-TORCH_VERSIONS = {"aten::_upsample_lanczos2d_aa": ">=2.12", "aten::cholesky": "<2.15", "aten::qr": "<2.15"}
+TORCH_VERSIONS = {"aten::_upsample_lanczos2d_aa": ">=2.12", "aten::cholesky": "<2.14", "aten::qr": "<2.14"}
 """Operators that only some versions of torch define: new ones, and those that torch has removed."""
 
 

@@ -142,8 +142,8 @@ def wider(x: torch.Tensor) -> torch.Tensor:
 
 
 ROWS = {0: Dim.DYNAMIC}
-LARGER = "max(x_dim_0, x_dim_1) > 7" if RELEASE >= (2, 15) else "x_dim_0 > x_dim_1; x_dim_0 > 7"
-"""The same condition: torch 2.15 keeps the maximum, earlier ones decide which size is larger."""
+LARGER = "max(x_dim_0, x_dim_1) > 7" if RELEASE >= (2, 14) else "x_dim_0 > x_dim_1; x_dim_0 > 7"
+"""The same condition: torch 2.14 keeps the maximum, earlier ones decide which size is larger."""
 STORED = [
     (longer_than_4, (X,), (ROWS,), "x_dim_0 >= 5", False, [(X[:5],)], [(X[:4],)]),
     (even, (X,), (ROWS,), "x_dim_0 % 2 == 0", True, [(X[:2],)], [(X[:3],)]),

@@ -2,7 +2,7 @@
 
 This includes `apply` methods that were bound before the capture.
 
-A bound `apply` runs torch's own code, in C since torch 2.15, so the method itself cannot be replaced. From torch 2.13 on, that
+A bound `apply` runs torch's own code, in C since torch 2.14, so the method itself cannot be replaced. From torch 2.13 on, that
 code reads three things:
 
 1. the class's `setup_context`, to see whether the class overrides it;
