@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 import onnxexp
 from onnxexp.testing import Case
 from onnxexp.testing.case import CaseRow
-from tests.older_releases import pytest_runtest_makereport  # noqa: F401 - a hook
+from tests.older_releases import pytest_runtest_makereport, skip_faults  # noqa: F401 - one is a hook
 
 NEWEST = onnx.defs.onnx_opset_version()
 
@@ -67,6 +67,7 @@ def is_full(row: CaseRow) -> bool:
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by marker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let the rows of a case share a capture, and assign the rows to their tiers."""
+    skip_faults(items)
     captures = Captures()
     for item in items:  # a function without parameters has no callspec
         params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}

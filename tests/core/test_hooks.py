@@ -154,7 +154,9 @@ def test_a_plugin_makes_inputs_and_results_dense() -> None:
 
 def test_what_a_capture_context_gives_is_none_or_a_context() -> None:
     assert run(capture_context=lambda options: None).model
-    with pytest.raises(PluginError, match="the hook capture_context of the plugin .* failed: .*(context manager|__enter__)"):
+    with pytest.raises(
+        PluginError, match="the hook capture_context of the plugin .* failed: .*(context manager|__enter__|__exit__)"
+    ):
         run(capture_context=lambda options: 3)
 
 

@@ -95,7 +95,7 @@ def test_torch_scripts_no_other(name: str) -> None:
 
     torch's compiler raises OSError for every model of `transformers`: their configurations have no source.
     """
-    with pytest.raises((RuntimeError, ValueError, OSError)):
+    with pytest.raises((RuntimeError, ValueError, OSError, AssertionError)):
         torch.jit.script(CASES[name].build())
 
 

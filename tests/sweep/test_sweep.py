@@ -179,7 +179,7 @@ def test_a_scheduler_without_workers(
 def test_other_versions_are_refused() -> None:
     own = get_versions()
     other = copy.deepcopy(own)
-    other["packages"] |= {"distributed": "2020.1.0", "python": "3.10.1.final.0"}
+    other["packages"] |= {"distributed": "2020.1.0", "python": "3.9.1.final.0"}
     found = {"client": own, "scheduler": own, "workers": {"tcp://here:1": own}}
     check_versions(found, "dask://here:8786")
     with pytest.raises(OptionError, match="--on dask://here:8786: versions differ, and nothing was run") as caught:
@@ -187,7 +187,7 @@ def test_other_versions_are_refused() -> None:
             {**found, "scheduler": other, "workers": {"tcp://here:1": other, "tcp://here:2": None}}, "dask://here:8786"
         )
     lines = str(caught.value).splitlines()
-    assert lines[1].startswith("  this command and the scheduler: python 3.") and "and 3.10; distributed" in lines[1]
+    assert lines[1].startswith("  this command and the scheduler: python 3.") and "and 3.9; distributed" in lines[1]
     assert lines[3] == "  the worker tcp://here:2 does not answer"
 
 

@@ -6,6 +6,7 @@ cloned folder must not take part in exports because it is the current one.
 
 from __future__ import annotations
 
+import configparser
 import dataclasses
 import functools
 import hashlib
@@ -14,6 +15,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from importlib_metadata import EntryPoint, distributions
 from packaging.utils import canonicalize_name
@@ -77,12 +79,29 @@ def _discovered(folders: tuple[tuple[str, int], ...], group: str) -> tuple[Insta
             point.name, point.value, distribution.name, distribution.version, str(distribution.locate_file("")), point
         )
         for distribution in distributions(path=[folder for folder, _ in folders])
-        for point in distribution.entry_points.select(group=group)
+        for point in _entry_points(distribution, group)
         if distribution.read_text("METADATA") or distribution.read_text("PKG-INFO")  # an interrupted installation leaves none
     ]
     # an editable install has its metadata at two places: the first one counts
     once = {(plugin.name, canonicalize_name(plugin.distribution)): plugin for plugin in reversed(found)}
     return tuple(sorted(once.values(), key=lambda plugin: (plugin.name, plugin.distribution, plugin.location)))
+
+
+class _Unchecked(EntryPoint):
+    """An entry point whose value is checked when it is loaded, as importlib-metadata does from 10 on."""
+
+    def __init__(self, name: str, value: str, group: str) -> None:
+        vars(self).update(name=name, value=value, group=group)
+
+
+def _entry_points(distribution: Any, group: str) -> Iterable[EntryPoint]:
+    try:
+        return list(distribution.entry_points.select(group=group))
+    except ValueError:  # one of them names no object: importlib-metadata 8 and 9 refuse all of a distribution
+        parser = configparser.ConfigParser(delimiters="=")
+        parser.optionxform = str  # type: ignore[assignment, method-assign]
+        parser.read_string(distribution.read_text("entry_points.txt") or "")
+        return [_Unchecked(name, value, group) for name, value in parser.items(group)] if parser.has_section(group) else []
 
 
 def states(config: Config, group: str = GROUP) -> list[PluginStatus]:

@@ -141,22 +141,31 @@ class TextGenerator:
 
     def _step(self, ids: Tokens, mask: Tokens, state: dict[str, Any]) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
         """Run the model once; return the logits of the last token, and the cache."""
-        binding = self._session.io_binding()
         positions = np.maximum(np.cumsum(mask, axis=1) - 1, 0)[:, -ids.shape[1] :]
         feeds = {"input_ids": ids, "attention_mask": self._whole(mask), "position_ids": positions}
-        for name in self._inputs.keys() & feeds.keys():
-            binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(feeds[name])))
-        for name, value in state.items():
+        feeds = {name: np.ascontiguousarray(feeds[name]) for name in self._inputs.keys() & feeds.keys()}
+        values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in feeds.items()} | state
+        run = self._run_in_place if self._in_place else self._session.run_with_ort_values
+        results = dict(zip(self._outputs, run(self._outputs, values), strict=True))
+        results |= {output: state[name] for output, name in self._in_place.items()}  # only `state` keeps their memory alive
+        return _logits(results["logits"]), {name: results.get(present_of(name), value) for name, value in state.items()}
+
+    def _run_in_place(self, outputs: Sequence[str], values: Mapping[str, Any]) -> Sequence[Any]:
+        """Run the model with outputs in the memory of their inputs.
+
+        Without such outputs, bindings are not needed, and ONNX Runtime 1.20 computes other numbers with them.
+        """
+        binding = self._session.io_binding()
+        for name, value in values.items():
             binding.bind_ortvalue_input(name, value)
-        for name in self._outputs:
+        for name in outputs:
             if name in self._in_place:
-                binding.bind_ortvalue_output(name, state[self._in_place[name]])
+                binding.bind_ortvalue_output(name, values[self._in_place[name]])
             else:
                 binding.bind_output(name, "cpu")
         self._session.run_with_iobinding(binding)
-        results = dict(zip(self._outputs, binding.get_outputs(), strict=True))
-        results |= {output: state[name] for output, name in self._in_place.items()}  # only `state` keeps their memory alive
-        return _logits(results["logits"]), {name: results.get(present_of(name), value) for name, value in state.items()}
+        bound: Sequence[Any] = binding.get_outputs()
+        return bound
 
     def _whole(self, mask: Tokens) -> Tokens:
         """Fit the mask to the model: to a static cache, or to the last token."""

@@ -11,7 +11,7 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import both, floor_divide, nonzero, select
 from onnxexp_aten.math.bitwise_fallback import bitwise
-from onnxexp_aten.support.kernel_dtypes import compare, compute, runs
+from onnxexp_aten.support.kernel_dtypes import LEAST_DTYPE, compare, compute, runs
 from onnxexp_aten.support.type_promotion import promote
 
 __all__ = ["equal", "relate", "table"]
@@ -108,7 +108,7 @@ def equal_tensors(op: Builder, self: Tensor, other: Tensor) -> Any:
 
 
 def _all(op: Builder, x: Tensor) -> Tensor:
-    return op.cast(op.ReduceMin(op.cast(x, torch.int32), keepdims=0), torch.bool)
+    return op.cast(op.ReduceMin(op.cast(x, LEAST_DTYPE), keepdims=0), torch.bool)
 
 
 # Logic

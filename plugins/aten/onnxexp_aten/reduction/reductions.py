@@ -10,7 +10,7 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import select
 from onnxexp_aten.support.arguments import axes_of, axis_of, rank_of
-from onnxexp_aten.support.kernel_dtypes import compare, compute, runs, targets_plain_onnx
+from onnxexp_aten.support.kernel_dtypes import LEAST_DTYPE, compare, compute, runs, targets_plain_onnx
 from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.type_promotion import dtype_of, to_float
 from onnxexp_aten.support.view_nodes import squeezed
@@ -129,7 +129,7 @@ def all_(op: Builder, self: Tensor, dim: Any = None, keepdim: bool = False) -> T
     truth = op.cast(self, torch.bool)
     if _reduces_truth(op, self, dim):
         return op.cast(reduced(op, "ReduceMin", truth, dim, keepdim), _truth(self))
-    return op.cast(op.cast(reduced(op, "ReduceMin", op.cast(truth, torch.int32), dim, keepdim), torch.bool), _truth(self))
+    return op.cast(op.cast(reduced(op, "ReduceMin", op.cast(truth, LEAST_DTYPE), dim, keepdim), torch.bool), _truth(self))
 
 
 def _reduces_truth(op: Builder, x: Tensor, dims: Any) -> bool:

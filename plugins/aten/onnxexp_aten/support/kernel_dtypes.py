@@ -15,8 +15,10 @@ import torch
 
 from onnxexp import Builder, Tensor
 
-__all__ = ["compare", "compute", "has_operator", "running_dtype", "runs", "targets_plain_onnx"]
+__all__ = ["LEAST_DTYPE", "compare", "compute", "has_operator", "running_dtype", "runs", "targets_plain_onnx"]
 
+LEAST_DTYPE = torch.float32
+"""What truth is cast to for ReduceMin: the least of no int32 is 0 in ONNX Runtime 1.23 and older, of no float32 infinite."""
 _FLOATS = "float16 float32 float64"
 _INTS = "int8 int16 int32 int64 uint8"
 _ALL_BUT_BOOL = f"{_FLOATS} {_INTS}"
