@@ -91,6 +91,8 @@ def _failed(row: Row, given: argparse.Namespace) -> None:
     environment.make(row)
     _progress(f"{row.name}: the failed tests")
     figures = load()[row.name]["tests"]
+    if any(name.startswith("::") for name in figures["failures"]):  # pytest would repeat none of the tests of such a file
+        sys.exit(f"{row.name}: files failed before their tests were known; run all tests with --again {row.name} --parts tests")
     _record(row, "tests", parts.run_failed(environment, figures), figures["commit"])
 
 

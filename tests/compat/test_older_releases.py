@@ -26,6 +26,20 @@ def test_a_fault():
 """
 
 
+def test_faults_that_are_listed_are_skipped(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    faults = {"onnx": (), "onnxruntime": (older_releases.Fault((1, 20), r"test_one\[[ab]\]", "it rounds up"),)}
+    monkeypatch.setattr(older_releases, "FAULTS", faults)
+    pytester.makeconftest(
+        "from tests.older_releases import skip_faults\ndef pytest_collection_modifyitems(items): skip_faults(items)"
+    )
+    pytester.makepyfile("import pytest\n@pytest.mark.parametrize('x', 'abc')\ndef test_one(x): pass")
+    for release, skipped in (((1, 20), 2), ((1, 21), 0)):
+        monkeypatch.setattr(older_releases, "RUNTIME", release)
+        result = pytester.runpytest_inprocess("-rs", "-p", "no:cacheprovider")
+        result.assert_outcomes(passed=3 - skipped, skipped=skipped)
+        assert ("onnxruntime 1.20: it rounds up" in result.stdout.str()) is bool(skipped)
+
+
 @pytest.mark.parametrize(("limited", "skipped"), [(True, 4), (False, 0)])
 def test_a_limit_is_the_reason_of_a_skip(
     limited: bool, skipped: int, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
