@@ -54,7 +54,9 @@ def _tests(environment: Installed, jobs: int) -> dict[str, Any]:
 
 def with_repeated(figures: dict[str, Any], again: dict[str, Any]) -> dict[str, Any]:
     """Add the run of the failed tests alone: those that pass then had no time, or too little memory, beside others."""
-    return figures if "problem" in again else _added(figures, again) | {"passed_alone": _passing(figures, again)}
+    if "problem" in again or any(name.startswith("::") for name in figures["failures"]):  # "::FILE" failed before its tests
+        return figures
+    return _added(figures, again) | {"passed_alone": _passing(figures, again)}
 
 
 def with_mended(figures: dict[str, Any], again: dict[str, Any], commit: str) -> dict[str, Any]:
