@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from importlib_metadata import Distribution, EntryPoints
 
 import onnxexp
 from onnxexp import PluginConflict, PluginLoadError, SymbolicTable
@@ -63,6 +64,25 @@ def test_a_plugin_is_found_by_its_entry_point(installed: Path) -> None:
     (plugin,) = loaded("good-pack")
     assert (plugin.name, plugin.origin, len(plugin.tables), plugin.hooks) == ("good-pack", "good-pack 1.0", 1, ())
     assert "good-pack" in [found.name for found in discover()]
+
+
+def test_an_entry_point_that_names_no_object(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """importlib-metadata 8 and 9 refuse all entry points of its distribution: it is told when it is loaded, as with 10."""
+    install(installed, "odd-pack", {"__init__": ""}, "odd_pack:no attribute's name")
+    install(installed, "sound-pack", {"__init__": TABLE}, "sound_pack:table")
+    lazy = Distribution.entry_points
+
+    def eager(distribution: Distribution) -> EntryPoints:
+        points = lazy.__get__(distribution)
+        if distribution.name == "odd-pack":
+            raise ValueError("Invalid object reference", points)
+        return points
+
+    monkeypatch.setattr(Distribution, "entry_points", property(eager))
+    found = {each.name: each for each in discover() if each.name in ("odd-pack", "sound-pack")}
+    assert found["odd-pack"].value == "odd_pack:no attribute's name" and found["sound-pack"].point.load().namespace == "mine"
+    with pytest.raises(PluginLoadError, match="'odd-pack' .* does not load: .*no attribute's name"):
+        loaded("odd-pack")
 
 
 def test_what_is_installed_between_two_exports_is_noticed(installed: Path) -> None:

@@ -88,7 +88,10 @@ def _discovered(folders: tuple[tuple[str, int], ...], group: str) -> tuple[Insta
 
 
 class _Unchecked(EntryPoint):
-    """An entry point whose value is checked when it is loaded, as importlib-metadata does from 10 on."""
+    """An entry point that is checked when it is loaded.
+
+    importlib-metadata has no other ones from 10 on.
+    """
 
     def __init__(self, name: str, value: str, group: str) -> None:
         vars(self).update(name=name, value=value, group=group)
@@ -98,7 +101,7 @@ def _entry_points(distribution: Any, group: str) -> Iterable[EntryPoint]:
     try:
         return list(distribution.entry_points.select(group=group))
     except ValueError:  # one of them names no object: importlib-metadata 8 and 9 refuse all of a distribution
-        parser = configparser.ConfigParser(delimiters="=")
+        parser = configparser.ConfigParser(delimiters="=", strict=False, interpolation=None)
         parser.optionxform = str  # type: ignore[assignment, method-assign]
         parser.read_string(distribution.read_text("entry_points.txt") or "")
         return [_Unchecked(name, value, group) for name, value in parser.items(group)] if parser.has_section(group) else []
