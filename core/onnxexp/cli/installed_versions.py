@@ -18,7 +18,11 @@ _ROWS = (
     "3.11 2.15 1.23 1.1 1.32 0.7 1.7",
     "3.11 2.11 1.23 1.1 1.32 0.7 1.7",
     "3.11 2.12 1.23 1.1 1.32 0.7 1.7",
+    "3.11 2.14 1.23 1.1 1.32 0.7 1.7",
     "3.13 2.15 1.23 1.1 1.32 0.7 1.7",
+    "3.10 2.14 1.23 1.1 1.23 0.7 1.7",
+    "3.12 2.15 1.23 1.1 1.32 0.7 1.7",
+    "3.11 2.11 1.17 1.1 1.20 0.7 1.5",
 )
 TESTED: tuple[dict[str, str], ...] = tuple(dict(zip(_COLUMNS, row.split(), strict=True)) for row in _ROWS)
 """The rows of docs/reference/compatibility.md that are green; other versions that the metadata allows should work."""
