@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tests.packaging.environments import ROOT
@@ -96,8 +97,10 @@ def _section(results: Results, row: Row) -> str:
     lines += [f"- {part}: {figures['problem']}" for part, figures in parts.items() if "problem" in figures]
     lines += [f"- Failed: `{name}`" for name in parts.get("tests", {}).get("failures", [])]
     lines += [f"- Failed beside others, and passes alone: `{name}`" for name in parts.get("tests", {}).get("passed_alone", [])]
+    mended = Counter(parts.get("tests", {}).get("mended", {}).values())
     lines += [
-        f"- Failed, and passes since {commit}: `{name}`" for name, commit in parts.get("tests", {}).get("mended", {}).items()
+        f"- Repeated after a change: {number:,} of the tests, since {commit} none of them fails"
+        for commit, number in mended.items()
     ]
     lines += _differences(results, row)
     return "\n".join(lines).rstrip() + "\n\n"
@@ -106,12 +109,19 @@ def _section(results: Results, row: Row) -> str:
 def _differences(results: Results, row: Row) -> Iterator[str]:
     """What is skipped or does not pass here, and does in the first environment."""
     parts, first = results.get(row.name, {}), results.get(FIRST.name, {})
-    if row is FIRST or not {"tests", "conformance"} & parts.keys():
+    if row is FIRST:
         return
-    known = first.get("tests", {}).get("skips", {})
-    for reason, number in parts.get("tests", {}).get("skips", {}).items():
-        if (more := number - known.get(reason, 0)) > 0:
-            yield f"- Skipped here, beside what the first row skips: {more} × {reason}"
+    known = Counter(first.get("tests", {}).get("skips", {}))
+    skipped = Counter(parts.get("tests", {}).get("skips", {})) - known
+    yield from _listed(
+        "Skipped here, beside what the first row skips:", [f"{skipped[each]} × {each}" for each in sorted(skipped)]
+    )
     if "failing" in parts.get("conformance", {}) and "failing" in first.get("conformance", {}):
-        for each in sorted({*parts["conformance"]["failing"]} - {*first["conformance"]["failing"]}):
-            yield f"- Passes in the first row, or is no sample there: {each}"
+        failing = {*parts["conformance"]["failing"]} - {*first["conformance"]["failing"]}
+        yield from _listed("Passes in the first row, or is no sample there:", sorted(failing))
+
+
+def _listed(title: str, lines: Sequence[str]) -> Iterator[str]:
+    if lines:
+        yield f"- {title}"
+        yield from (f"    - {line}" for line in lines)
