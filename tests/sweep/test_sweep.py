@@ -139,11 +139,11 @@ def test_a_stopped_sweep_goes_on(capsys: pytest.CaptureFixture[str], tmp_path: P
     opsets = tuple(range(15, 21))
     file, folder = zoo(tmp_path, "slow", opsets=opsets), tmp_path / "results"
     with process("-m", "onnxexp", "sweep", file, "-o", folder, "--workers", "1") as sweep:
-        until(lambda: len(list((folder / "parts").glob("*.parquet"))) >= 2, "two cells end")
+        until(lambda: len(list((folder / "parts").glob("*.parquet"))) >= 1, "a cell ends")
         sweep.send_signal(signal.SIGINT)
         assert sweep.wait(PATIENCE) == 130
     before = {row["key"]: row["finished"] for row in rows(read(folder))}
-    assert 2 <= len(before) < len(opsets)
+    assert 1 <= len(before) < len(opsets)
     ran = run(capsys, "sweep", str(file), "-o", str(folder), "--workers", "1", "--json")
     assert ran.document["skipped"] == len(before) and ran.document["counts"] == {"ok": len(opsets) - len(before)}
     after = {row["key"]: row["finished"] for row in rows(read(folder))}
