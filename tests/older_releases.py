@@ -1,6 +1,6 @@
 """Tests that an older onnx or ONNX Runtime cannot pass: skipped, with the reason.
 
-What a release lacks, its error says, and the test that meets it is skipped. What it computes or fuses in another way is listed.
+A test whose error says what a release lacks is skipped. Tests of what it computes or fuses in another way are listed in `FAULTS`.
 """
 
 from __future__ import annotations

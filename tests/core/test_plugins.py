@@ -67,7 +67,10 @@ def test_a_plugin_is_found_by_its_entry_point(installed: Path) -> None:
 
 
 def test_an_entry_point_that_names_no_object(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """importlib-metadata 8 and 9 refuse all entry points of its distribution: it is told when it is loaded, as with 10."""
+    """The error comes when the plugin is loaded.
+
+    importlib-metadata 8 and 9 raise it for the whole distribution already when its entry points are listed.
+    """
     install(installed, "odd-pack", {"__init__": ""}, "odd_pack:no attribute's name")
     install(installed, "sound-pack", {"__init__": TABLE}, "sound_pack:table")
     lazy = Distribution.entry_points

@@ -90,7 +90,7 @@ def _discovered(folders: tuple[tuple[str, int], ...], group: str) -> tuple[Insta
 class _Unchecked(EntryPoint):
     """An entry point that is checked when it is loaded.
 
-    importlib-metadata has no other ones from 10 on.
+    From importlib-metadata 10 on, every one is.
     """
 
     def __init__(self, name: str, value: str, group: str) -> None:
@@ -100,7 +100,7 @@ class _Unchecked(EntryPoint):
 def _entry_points(distribution: Any, group: str) -> Iterable[EntryPoint]:
     try:
         return list(distribution.entry_points.select(group=group))
-    except ValueError:  # one of them names no object: importlib-metadata 8 and 9 refuse all of a distribution
+    except ValueError:  # importlib-metadata 8 and 9 refuse all of a distribution if the value of one is invalid
         parser = configparser.ConfigParser(delimiters="=", strict=False, interpolation=None)
         parser.optionxform = str  # type: ignore[assignment, method-assign]
         parser.read_string(distribution.read_text("entry_points.txt") or "")

@@ -18,7 +18,10 @@ from onnxexp import Builder, Tensor
 __all__ = ["LEAST_DTYPE", "compare", "compute", "has_operator", "running_dtype", "runs", "targets_plain_onnx"]
 
 LEAST_DTYPE = torch.float32
-"""What truth is cast to for ReduceMin: the least of no int32 is 0 in ONNX Runtime 1.23 and older, of no float32 infinite."""
+"""The dtype to which a bool is cast for ReduceMin.
+
+Over no elements, ONNX Runtime 1.23 and older return 0 for int32, and infinity, which is true, for float32.
+"""
 _FLOATS = "float16 float32 float64"
 _INTS = "int8 int16 int32 int64 uint8"
 _ALL_BUT_BOOL = f"{_FLOATS} {_INTS}"
@@ -44,7 +47,7 @@ _BITS = _listed(v18=_INTS)
 _RUNS: Mapping[str, Mapping[torch.dtype, int]] = MappingProxyType(
     {
         **dict.fromkeys(("Ceil", "Exp", "Floor", "Log", "Reciprocal", "Sigmoid", "Sqrt", "Tanh", "Softmax", "LogSoftmax"), _MATH),
-        **dict.fromkeys(("Cos", "Sin"), _MATH_22),  # 1.20 has no Cos of float64: where the angle is ours, a Sin is shifted
+        **dict.fromkeys(("Cos", "Sin"), _MATH_22),  # 1.20 has no Cos of float64; special functions use a shifted Sin
         **dict.fromkeys(("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cosh", "Sinh", "Tan"), _SINGLE),
         **dict.fromkeys(("Elu", "GRU", "HardSigmoid", "LSTM", "RNN", "Selu", "Softplus", "Softsign"), _SINGLE),
         **dict.fromkeys(("Add", "Div", "Greater", "Less", "Mul", "Sub"), _WIDE_13),
