@@ -1,4 +1,4 @@
-# make demo | test-quick | test | test-full | third-parties | torchvision | transformers | conformance | compat | fuzz | lint | docs | bench | dist | setup | format | clean
+# make demo | test-quick | test | test-full | third-parties | torchvision | transformers | conformance | compat | faults | fuzz | lint | docs | bench | dist | setup | format | clean
 #
 #   PYTHON  the interpreter that makes the environment (3.10 or newer)
 #   VENV    where the environment is; each target that needs it makes it, and makes it again after a pyproject.toml changed
@@ -26,7 +26,7 @@ PYTEST  = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
 # test-quick leaves these out: they start processes, or call torch.export in every test.
 SLOW    = cli_[!p]* scaffold reentrancy autocast export export_* functionalize higher_order scan dynamic restrictions
 
-.PHONY: help setup demo test-quick test test-full third-parties torchvision transformers sweep conformance compat fuzz lint docs format bench dist clean
+.PHONY: help setup demo test-quick test test-full third-parties torchvision transformers sweep conformance compat faults fuzz lint docs format bench dist clean
 .DELETE_ON_ERROR:
 
 help:
@@ -78,6 +78,10 @@ conformance: setup
 compat: setup
 	$(BIN)/python -m tests.compat --jobs $(JOBS) $(ARGS)
 
+# Kills, full disks, races, hostile files and packs, other threads: ten minutes; beside torch.onnx where it can do the same.
+faults: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults --out faults.json $(ARGS)
+
 fuzz: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seed $(SEED) --jobs $(JOBS) $(ARGS)
 
@@ -102,7 +106,7 @@ dist: setup
 	$(BIN)/python -m tests.packaging.release dist
 
 clean:
-	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis bench-results conformance.jsonl fuzz.jsonl models-zoo.toml sweep-results*
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis bench-results conformance.jsonl faults.json fuzz.jsonl models-zoo.toml sweep-results*
 	find core plugins tests examples -name __pycache__ -o -name '*.egg-info' | xargs rm -rf
 
 $(VENV)/.torch-installed:

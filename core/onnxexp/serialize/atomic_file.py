@@ -8,10 +8,10 @@ import os
 import shutil
 import stat
 import sys
-import tempfile
 from collections.abc import Iterator
 
 from onnxexp.errors import SerializeError
+from onnxexp.serialize.hidden_folder import hidden_folder
 
 __all__ = ["NewFile", "checked_target", "explained", "new_file"]
 
@@ -70,7 +70,7 @@ def new_file(path: str) -> Iterator[NewFile]:
     The temporary name lies in a folder of its own, so that the system gives the file the permissions of any new file.
     """
     folder, name = os.path.split(path)
-    with tempfile.TemporaryDirectory(".tmp", ".onnxexp-", folder) as temporary:
+    with hidden_folder(folder) as temporary:
         file = NewFile(path, os.path.join(temporary, name))
         with file.file:
             yield file

@@ -1,0 +1,99 @@
+"""Hidden folders beside a destination, for files that are not complete yet.
+
+A folder is locked while its process writes. The lock ends with the process, however that ends, so that the next writer in the
+same place finds the folders of dead processes and removes them, and never those of live ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+
+__all__ = ["hidden_folder"]
+
+_PREFIX, _SUFFIX = ".onnxexp-", ".tmp"
+_NAME = re.compile(re.escape(_PREFIX) + r"\w{8}" + re.escape(_SUFFIX))
+"""The names that `tempfile.mkdtemp` gives."""
+
+
+@contextlib.contextmanager
+def hidden_folder(parent: str) -> Iterator[str]:
+    """Create a locked folder in `parent`, and remove it with its contents at the end.
+
+    Folders that dead processes of the same user left in `parent` are removed first.
+    """
+    _remove_dead(parent)
+    folder, lock = _create(parent)
+    try:
+        yield folder
+    finally:
+        if sys.platform == "win32":
+            os.close(lock)  # an open file cannot be removed there
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
+
+
+def _create(parent: str) -> tuple[str, int]:
+    while True:
+        folder = tempfile.mkdtemp(_SUFFIX, _PREFIX, parent)
+        lock = _lock(folder, wait=True)
+        if lock is not None and os.path.isdir(folder):
+            return folder, lock
+        if lock is not None:
+            os.close(lock)  # another writer took the folder for a dead one before it was locked, and removed it
+
+
+def _remove_dead(parent: str) -> None:
+    with os.scandir(parent or os.curdir) as entries:
+        found = [each.path for each in entries if _NAME.fullmatch(each.name) and each.is_dir(follow_symlinks=False)]
+    for folder in found:
+        lock = _lock(folder, wait=False)
+        if lock is not None:
+            if sys.platform == "win32":
+                os.close(lock)
+            shutil.rmtree(folder, ignore_errors=True)
+            if sys.platform != "win32":
+                os.close(lock)
+
+
+if sys.platform == "win32":
+
+    def _lock(folder: str, wait: bool) -> int | None:
+        """Open a file in the folder, which cannot be removed while it is open; None if a live process has it open."""
+        path = os.path.join(folder, "lock")
+        try:
+            if not wait:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)
+            return os.open(path, os.O_CREAT | os.O_RDWR)
+        except OSError:
+            return None
+
+else:
+    import fcntl
+
+    def _lock(folder: str, wait: bool) -> int | None:
+        """Lock a folder of this user; return the open descriptor, None if another process has the lock or no lock can be had.
+
+        Where the file system has no locks, a new folder counts as locked and an old one stays.
+        """
+        try:
+            opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:
+            return None
+        try:
+            if os.fstat(opened).st_uid != os.geteuid():
+                raise PermissionError
+            fcntl.flock(opened, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if not wait:
+                os.close(opened)
+                return None
+        return opened

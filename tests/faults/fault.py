@@ -1,0 +1,49 @@
+"""Faults that are caused on purpose, and what an exporter does about them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+__all__ = ["ONNXEXP", "TORCH_ONNX", "Fault", "Row"]
+
+ONNXEXP = "onnxexp"
+TORCH_ONNX = "torch.onnx"
+
+
+@dataclasses.dataclass
+class Row:
+    """The result of one fault for one exporter.
+
+    Attributes:
+        tries: How often the fault was caused.
+        bad: What went wrong, one text for each try that did.
+    """
+
+    part: str
+    fault: str
+    exporter: str
+    tries: int = 0
+    bad: list[str] = dataclasses.field(default_factory=list)
+
+    def check(self, right: bool, problem: str) -> None:
+        """Count one try, and note its problem unless it went right."""
+        self.tries += 1
+        if not right:
+            self.bad.append(problem)
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """One kind of fault.
+
+    Attributes:
+        name: What the table calls it.
+        cause: Cause the fault for an exporter in an empty folder, and fill the row.
+        exporters: The exporters that can do the same.
+    """
+
+    name: str
+    cause: Callable[[Row, Path], None]
+    exporters: tuple[str, ...] = (ONNXEXP,)

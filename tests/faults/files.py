@@ -1,0 +1,9 @@
+"""Files from strangers."""
+
+from __future__ import annotations
+
+from .fault import Fault
+
+__all__ = ["FAULTS"]
+
+FAULTS: tuple[Fault, ...] = ()

@@ -1,0 +1,9 @@
+"""Several writers of one path."""
+
+from __future__ import annotations
+
+from .fault import Fault
+
+__all__ = ["FAULTS"]
+
+FAULTS: tuple[Fault, ...] = ()
