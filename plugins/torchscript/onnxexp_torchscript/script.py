@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.jit import _state
+from torch.jit._recursive import concrete_type_store
 from torch.jit._trace import TopLevelTracedModule, TracedModule
 from torch.utils import _pytree as pytree
 
@@ -63,10 +66,22 @@ def _scripted(model: torch.nn.Module) -> Any:
     function = vars(model).get("scripted") or (vars(model).get("forward") if not list(model.children()) else None)
     if isinstance(function, torch.jit.ScriptFunction):
         return function
-    with warnings.catch_warnings(), replace_attributes(augmented_assignments()):
+    with warnings.catch_warnings(), replace_attributes([*augmented_assignments(), *_own_caches()]):
         warnings.simplefilter("ignore")  # torch.jit is deprecated; the user chose it
         try:
             return torch.jit.script(function if function is not None else model)
         except Exception as error:  # noqa: BLE001 - the compiler's errors have no common base
             cure = 'write that part in the Python that torch.jit.script reads, or use capture="trace"'
             raise CaptureError(f"torch.jit.script: {type(error).__name__}: {str(error).strip()}\ncure: {cure}") from None
+
+
+def _own_caches() -> Iterator[tuple[Any, str, Any]]:
+    """Yield replacements (owner, name, object) of the compiler's caches by empty ones.
+
+    The caches have what the user compiled, without our replacements, and classes whose compilation failed: these give another
+    error at the next attempt.
+    """
+    yield concrete_type_store, "type_store", {}
+    yield concrete_type_store, "methods_compiled", set()
+    yield _state, "_jit_caching_layer", weakref.WeakKeyDictionary()
+    yield _state, "_jit_function_overload_caching", weakref.WeakKeyDictionary()

@@ -21,7 +21,6 @@ from torch.utils import _pytree as pytree
 
 from onnxexp.capture.torch_state import replace_attributes
 from onnxexp_aten.capture.in_captures import in_captures
-from onnxexp_aten.capture.stand_in_ops import define_operators
 from onnxexp_aten.creation.windows import WINDOWS
 
 __all__ = ["keep_data_dependent_ops"]
@@ -229,7 +228,6 @@ def keep_data_dependent_ops(*, references: bool) -> Iterator[None]:
 
     With `references`, also redirect references to the functions that the model stored earlier.
     """
-    define_operators()
     rows = [(owner, name, getattr(owner, name), instead) for owner, name, instead in _REPLACEMENTS if hasattr(owner, name)]
     calls = {original: in_captures(original, instead) for _, _, original, instead in rows}
     table = [(owner, name, calls[original]) for owner, name, original, _ in rows]

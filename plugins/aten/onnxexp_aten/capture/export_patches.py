@@ -20,6 +20,7 @@ from onnxexp_aten.capture.indexed_pieces import export_with_pieces, trace_pieces
 from onnxexp_aten.capture.module_casts import keep_modules
 from onnxexp_aten.capture.recurrent_layers import keep_composite_ops
 from onnxexp_aten.capture.slice_lengths import exact_slice_lengths
+from onnxexp_aten.capture.stand_in_ops import define_operators
 
 __all__ = ["keep_operators_whole"]
 
@@ -27,6 +28,7 @@ __all__ = ["keep_operators_whole"]
 @contextlib.contextmanager
 def keep_operators_whole() -> Iterator[None]:
     """Capture such operators as one node each, computed sizes as symbols."""
+    define_operators()  # a trace takes shapes from these operators, too
     original: Any = torch.export.export
 
     @functools.wraps(original)

@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 
 from onnxexp.capture.torch_state import replace_attributes
 from onnxexp_aten.capture.in_captures import in_captures
-from onnxexp_aten.capture.stand_in_ops import LAYERS, define_operators
+from onnxexp_aten.capture.stand_in_ops import LAYERS
 
 __all__ = ["keep_composite_ops"]
 
@@ -111,7 +111,6 @@ def _detect_is_causal_mask(original: Callable[..., bool], mask: Any, is_causal: 
 @contextlib.contextmanager
 def keep_composite_ops() -> Iterator[None]:
     """Capture recurrent layers and packed sequences as one node each."""
-    define_operators()
     packing = _PackedSequences()
     functions: Any = torch._VF
     scans = importlib.import_module("torch._higher_order_ops.associative_scan")  # the attribute of that name is the function

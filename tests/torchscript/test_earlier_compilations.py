@@ -1,0 +1,44 @@
+"""What was compiled before an export, by the user or by another export, does not affect it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import onnxexp
+
+
+class WritesThroughView(torch.nn.Module):
+    """torch.jit.script alone compiles ``view ^= y`` out of place, so that `x` keeps its values."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x = x.clone()
+        view = x[0]
+        view ^= y
+        return x
+
+
+class CannotCompile(torch.nn.Module):
+    def run(self, x, *rest):
+        return x
+
+    def forward(self, x):
+        return self.run(x)
+
+
+def test_user_compiled_the_class_before() -> None:
+    model, example = WritesThroughView(), (torch.tensor([[1, 2], [3, 4]]), torch.tensor([7, 7]))
+    users = torch.jit.script(model)
+    assert not torch.equal(users(*example), model(*example)), "torch compiles this as Python runs it: the test shows nothing"
+    program = onnxexp.export(model, example, capture="script")
+    assert torch.equal(program(*example), model(*example))
+    assert torch.jit.script(model)._c._type() == users._c._type(), "the user's own compilation was lost"
+
+
+def test_second_failure_has_the_message_of_the_first() -> None:
+    messages = []
+    for _ in range(2):
+        with pytest.raises(onnxexp.CaptureError, match="variable number of arguments") as caught:
+            onnxexp.export(CannotCompile(), (torch.ones(2),), capture="script")
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
