@@ -8,19 +8,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-import sympy  # type: ignore[import-untyped]
 import torch
 from torch.export import Dim
 
 from onnxexp import ExportContext, Graph, TensorType
+from onnxexp.program.declared_sizes import size_at
 from onnxexp.request.dynamic_shapes import DynamicSpec
 
 __all__ = ["SPEC", "InputSizes", "Sizes"]
 
 SPEC = "aten.spec"
 """Key in `ExportContext.plugin_data`: the `DynamicSpec` of the export."""
-
-_FUNCTIONS = {"max": sympy.Max, "min": sympy.Min}
 
 Sizes: TypeAlias = Mapping[str, int]
 
@@ -93,11 +91,7 @@ class InputSizes:
 
 @functools.lru_cache
 def _number(text: str) -> int | None:
-    try:
-        value = sympy.sympify(text, locals=_FUNCTIONS)
-    except (ArithmeticError, AttributeError, SyntaxError, TypeError, ValueError):  # a division by 0, another function
-        return None
-    return int(value) if isinstance(value, sympy.Integer) else None
+    return size_at(text, {})
 
 
 def _differ(axes: Sequence[tuple[int, int]], small: int, leaves: Sequence[Any]) -> bool:
