@@ -29,11 +29,12 @@ _DEPTH = 4
 
 
 @contextlib.contextmanager
-def restored_state(model: torch.nn.Module) -> Iterator[None]:
+def restored_state(model: torch.nn.Module, *, buffers: bool = True) -> Iterator[None]:
     """Undo the changes that a run of the model makes to it.
 
     Attributes get their values back, lists, dicts and objects among them their elements, and tensors other than parameters their
-    contents and shapes.
+    contents, shapes and versions. Only changed tensors are written, because a tensor may lie in read-only memory. `buffers` is
+    False for torch.export, which runs the model on fake buffers: another thread may write into the real ones.
     """
     modules = list(model.modules())
     held: dict[int, Any] = {}
@@ -43,9 +44,12 @@ def restored_state(model: torch.nn.Module) -> Iterator[None]:
     scripted = [attribute for module in modules for attribute in _scripted_attributes(module)]
     values = (each for _, old in before for each in (old if isinstance(old, list) else old.values()))
     attributes = [each for each in values if type(each) not in _ATOMS and id(each) not in held]
-    elements = pytree.tree_leaves([list(model.buffers()), attributes, [old for *_, old in scripted]])
+    own = {id(each): each for each in model.buffers()}
+    elements = pytree.tree_leaves([list(own.values()), attributes, [old for *_, old in scripted]])
     tensors = {id(each): each for each in elements if isinstance(each, torch.Tensor) and not isinstance(each, torch.nn.Parameter)}
-    contents = [(tensor, _layout(tensor), tensor.detach().clone()) for tensor in tensors.values()]
+    contents = [
+        (each, _layout(each), _version(each), each.detach().clone()) for key, each in tensors.items() if buffers or key not in own
+    ]
     try:
         yield
     finally:
@@ -58,12 +62,32 @@ def restored_state(model: torch.nn.Module) -> Iterator[None]:
             holder.update(old)
         for owner, name, old in scripted:
             owner.setattr(name, old)
-        for tensor, layout, old in contents:
-            with torch.inference_mode(tensor.is_inference()), torch.no_grad():
-                if _layout(tensor) != layout:  # unsqueeze_
-                    tensor.as_strided_(*layout)
-                if tensor.shape == old.shape and torch._debug_has_internal_overlap(tensor) != 1:  # an expanded one is not written
-                    tensor.copy_(old)
+        for tensor, layout, version, old in contents:
+            _restore(tensor, layout, version, old)
+
+
+def _restore(tensor: torch.Tensor, layout: Any, version: int | None, old: torch.Tensor) -> None:
+    with torch.inference_mode(tensor.is_inference()), torch.no_grad():
+        if _layout(tensor) != layout:  # unsqueeze_
+            tensor.as_strided_(*layout)
+        # An expanded tensor is not written.
+        if tensor.shape == old.shape and torch._debug_has_internal_overlap(tensor) != 1 and not _same(tensor, old):
+            tensor.copy_(old)
+    if version is not None and _version(tensor) != version:  # else a backward that needs the tensor is refused
+        torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors of one shape have the same contents, NaN included."""
+    if one.device.type == "meta":
+        return True
+    if one.layout is not torch.strided or one.is_quantized:
+        return False
+    return torch.equal(one, other) or bool(torch.all((one == other) | ((one != one) & (other != other))))
+
+
+def _version(tensor: torch.Tensor) -> int | None:
+    return None if tensor.is_inference() else tensor._version
 
 
 def _layout(tensor: torch.Tensor) -> Any:

@@ -160,7 +160,7 @@ def _export_example(
 
 def _export(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, strict: bool) -> ExportedProgram:
     with (
-        restored_state(model),  # also before the program is read: constants share their memory with the model
+        restored_state(model, buffers=False),  # also before the program is read: constants share their memory with the model
         unwind_functorch(),
         silence_torch_export(),
         record_user_lines(),

@@ -171,7 +171,7 @@ def export_with_pieces(export: Callable[[], Any], model: torch.nn.Module) -> Any
 
     table = [(owner, name, in_captures(original, functools.partial(_METHODS[name], make))) for owner, name, original in own]
     try:
-        with restored_state(model), replace_attributes(table):
+        with restored_state(model, buffers=False), replace_attributes(table):
             return export()
     except Exception:  # torch.export passes on any exception of the model
         if not made:
