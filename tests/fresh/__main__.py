@@ -1,7 +1,7 @@
 """Compare exports in fresh processes with exports in a process that has exported much.
 
-Each case is exported through each frontend alone, in a child of a process that has imported the packages and exported nothing. It is
-exported once more in a process that exports all cases, in random order. The two must give the same bytes, or the same error.
+Each case is exported through each frontend alone, in a child of a process that has imported the packages and exported nothing.
+It is exported once more in a process that exports all cases, in random order. Both must give the same bytes, or the same error.
 
 python -m tests.fresh tests/aten/test_recurrent.py tests/aten/test_sorting.py
 """

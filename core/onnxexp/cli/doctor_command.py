@@ -15,7 +15,7 @@ from onnxexp.cli import plugin_commands
 from onnxexp.cli.installed_versions import PACKAGES, TESTED, installed, requirements
 from onnxexp.cli.text_or_json import Output, Progress
 from onnxexp.errors import OnnxExporterError, PluginError
-from onnxexp.plugins.discovery import discover
+from onnxexp.plugins.discovery import damaged, discover
 from onnxexp.request import config
 from onnxexp.version import MAX_OPSET, __version__
 
@@ -41,7 +41,16 @@ def run(options: argparse.Namespace, output: Output) -> int:
     with Progress() as progress:
         progress.stage("checking the installation")
         versions = {"onnxexp": __version__, "python": installed("python"), **{name: installed(name) for name in PACKAGES}}
-        findings = [*_requirements(), *_untested(versions), *_imports(), *_plugins(), *_commands(), *_schemas(), *_runtime()]
+        findings = [
+            *_requirements(),
+            *_untested(versions),
+            *_imports(),
+            *_damaged(),
+            *_plugins(),
+            *_commands(),
+            *_schemas(),
+            *_runtime(),
+        ]
     required = _required_versions()
     output.table(
         ["package", "installed", "needed", "tested with"],
@@ -70,6 +79,13 @@ def run(options: argparse.Namespace, output: Output) -> int:
         }
     )
     return 1 if problems else 0
+
+
+def _damaged() -> Iterator[Finding]:
+    """Find distributions whose metadata cannot be read; their plugins are not found."""
+    for each in damaged():
+        text = f"the metadata in {each.folder} cannot be read ({each.reason}), so plugins of it are not found; reinstall it"
+        yield Finding("note", text)
 
 
 def _tested(package: str) -> str:

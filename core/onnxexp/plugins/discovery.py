@@ -24,7 +24,18 @@ from onnxexp.errors import PluginLoadError
 from onnxexp.request.config import TARGETS, Config
 from onnxexp.suggest import nearest
 
-__all__ = ["GROUP", "InstalledPlugin", "PluginStatus", "check_target", "discover", "packs", "record_hash", "states"]
+__all__ = [
+    "DamagedDistribution",
+    "GROUP",
+    "InstalledPlugin",
+    "PluginStatus",
+    "check_target",
+    "damaged",
+    "discover",
+    "packs",
+    "record_hash",
+    "states",
+]
 
 GROUP = "onnxexp.plugins"
 _QUANTIZED = dict.fromkeys(("quantized", "quantized_decomposed", "torchao"), "onnxexp-plugin-quantized")
@@ -66,25 +77,56 @@ class PluginStatus:
     reason: str = ""
 
 
+@dataclasses.dataclass(frozen=True)
+class DamagedDistribution:
+    """An installed distribution whose metadata cannot be read: its folder, and why."""
+
+    folder: str
+    reason: str
+
+
 def discover(group: str = GROUP) -> tuple[InstalledPlugin, ...]:
     """List the installed plugins by name, both distributions of a doubled name too."""
-    return _discovered(_search_path(), group)
+    return _discovered(_search_path(), group)[0]
+
+
+def damaged() -> tuple[DamagedDistribution, ...]:
+    """List the distributions that could not be read; any plugins of theirs are not found."""
+    return _discovered(_search_path(), GROUP)[1]
 
 
 @functools.lru_cache(maxsize=8)
-def _discovered(folders: tuple[tuple[str, int], ...], group: str) -> tuple[InstalledPlugin, ...]:
+def _discovered(
+    folders: tuple[tuple[str, int], ...], group: str
+) -> tuple[tuple[InstalledPlugin, ...], tuple[DamagedDistribution, ...]]:
     """Read the folders again only after a change, as an installation makes it."""
-    found = [
-        InstalledPlugin(
-            point.name, point.value, distribution.name, distribution.version, str(distribution.locate_file("")), point
-        )
-        for distribution in distributions(path=[folder for folder, _ in folders])
-        for point in _entry_points(distribution, group)
-        if distribution.read_text("METADATA") or distribution.read_text("PKG-INFO")  # an interrupted installation leaves none
-    ]
+    found: list[InstalledPlugin] = []
+    broken: list[DamagedDistribution] = []
+    for distribution in distributions(path=[folder for folder, _ in folders]):
+        try:
+            found += _plugins(distribution, group)
+        except Exception as error:  # noqa: BLE001 - the metadata of somebody else, for which parsers have no common error
+            broken.append(DamagedDistribution(_folder(distribution), f"{type(error).__name__}: {error}"))
     # an editable install has its metadata at two places: the first one counts
     once = {(plugin.name, canonicalize_name(plugin.distribution)): plugin for plugin in reversed(found)}
-    return tuple(sorted(once.values(), key=lambda plugin: (plugin.name, plugin.distribution, plugin.location)))
+    ordered = sorted(once.values(), key=lambda plugin: (plugin.name, plugin.distribution, plugin.location))
+    return tuple(ordered), tuple(broken)
+
+
+def _plugins(distribution: Any, group: str) -> list[InstalledPlugin]:
+    points = list(_entry_points(distribution, group))
+    if not points or not (distribution.read_text("METADATA") or distribution.read_text("PKG-INFO")):
+        return []  # an interrupted installation leaves no metadata
+    name, version = distribution.metadata["Name"], distribution.metadata["Version"]
+    if not name or not version:
+        raise ValueError("its metadata has no Name" if not name else "its metadata has no Version")
+    location = str(distribution.locate_file(""))
+    return [InstalledPlugin(point.name, point.value, name, version, location, point) for point in points]
+
+
+def _folder(distribution: Any) -> str:
+    """Return the folder of a distribution's metadata; only distributions in folders have one."""
+    return str(getattr(distribution, "_path", None) or distribution.locate_file(""))
 
 
 class _Unchecked(EntryPoint):
