@@ -31,5 +31,8 @@ def foreign(path: Path) -> str:
 
 
 def _others(status: os.stat_result) -> int:
-    """The bits of others' write access; a group with the user's own number has no other member."""
+    """The bits of others' write access.
+
+    A group with the user's own number has no other member.
+    """
     return stat.S_IWOTH if status.st_gid == status.st_uid else stat.S_IWOTH | stat.S_IWGRP
