@@ -70,7 +70,7 @@ def _restored_state() -> Iterator[None]:
             torch.set_autocast_dtype(device, fast)
         if warnings.filters != filters:
             warnings.filters[:] = filters  # type: ignore[index] # a list at run time
-            warnings.simplefilter("default", append=True)  # it also tells the caches of the change
+            warnings.simplefilter("default", append=True)  # it also clears the caches of the filters
             del warnings.filters[len(filters) :]  # type: ignore[attr-defined]
         if folder is not None and _folder() != folder:
             os.chdir(folder)
