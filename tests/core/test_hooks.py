@@ -530,7 +530,7 @@ def test_a_serialize_that_fails_or_lies(tmp_path: Path) -> None:
     def failing_writer(path: Path) -> bool:
         raise OSError("no space")
 
-    with pytest.raises(SerializeError, match="hook serialize of the plugin .* failed on .*model.x: OSError: no space"):
+    with pytest.raises(SerializeError, match="hook serialize of the plugin .* called for .*model.x, failed: OSError: no space"):
         run(serialize=failing_writer).save(tmp_path / "model.x")
     with pytest.raises(SerializeError, match="returned True for .*, and there is no such file"):
         run(serialize=lambda: True).save(tmp_path / "model.x")

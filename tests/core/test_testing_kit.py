@@ -14,6 +14,7 @@ import torch
 
 import onnxexp
 from onnxexp import Builder, OpsetError, SymbolicTable, Tensor
+from onnxexp.passes import contract
 from onnxexp.testing import OPSETS, Case, cases, cases_of, check_case, check_table
 from tests.older_releases import RUNTIME
 
@@ -141,7 +142,8 @@ class _Breaking:
         return _Renaming()
 
 
-def test_the_checker_is_asked() -> None:
+def test_the_checker_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contract, "check_model", lambda model: "")  # else the export itself refuses the pass
     broken = Case(call, X, plugins=[table(), _Breaking()], opsets=(18,))
     with pytest.raises(AssertionError, match="^call at opset 18, static: onnx's checker refuses"):
         check_case(broken)
@@ -386,3 +388,18 @@ def test_a_case_that_fails_still_counts() -> None:
 def test_what_is_called_only_where_axes_are_static() -> None:
     made = table(twice, static_shapes=True)
     check_table(made, [Case(call, X, plugins=[made], dynamic={0: [0]})])
+
+
+def vendor(op: Builder, x: Tensor) -> Tensor:
+    return op.domain("my.vendor").call("Double", x)
+
+
+def test_an_operator_of_another_domain_is_not_run() -> None:
+    check_case(Case(call, X, plugins=[table(vendor)], opsets=(18,), runs=False, emits={"my.vendor::Double"}))
+    with pytest.raises(AssertionError, match=r"Double"):
+        check_case(Case(call, X, plugins=[table(vendor)], opsets=(18,)))
+
+
+def test_libraries_are_registered(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"the hook prepare_session .*absent\.so"):
+        check_case(Case(call, X, plugins=[table()], opsets=(18,), libraries=[tmp_path / "absent.so"]))

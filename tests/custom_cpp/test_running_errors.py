@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -158,6 +159,31 @@ def test_two_processes_build_at_once(empty_cache: Path, tmp_path: Path) -> None:
     assert [out.strip() for out, _ in results] == ["whole", "whole"], results
     assert "building the torch bridge" in results[0][1]
     assert [each.suffix for each in empty_cache.iterdir()] == [".so"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows protects folders by access lists")
+@pytest.mark.parametrize("open_to_others", ["the file", "the folder", "the folder above", "the owner"])
+def test_a_library_that_another_user_could_have_written_is_not_loaded(
+    empty_cache: Path, monkeypatch: pytest.MonkeyPatch, open_to_others: str
+) -> None:
+    compiler = empty_cache.parent / "compiler"
+    compiler.write_text('#!/bin/sh\nwhile [ "$1" != "-o" ]; do shift; done\nprintf own > "$2"\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    planted = bridge_library.library_path()
+    assert planted.parent == empty_cache and empty_cache.stat().st_mode & 0o777 == planted.stat().st_mode & 0o777 == 0o700
+    assert bridge_library.library_path() == planted  # without a warning
+    planted.write_text("planted")
+    if open_to_others == "the owner":
+        monkeypatch.setattr("os.geteuid", lambda: planted.stat().st_uid + 1)  # every file belongs to another user
+        if planted.stat().st_uid == 0:
+            os.chown(planted, 12345, 12345)
+    else:
+        {"the file": planted, "the folder": empty_cache, "the folder above": empty_cache.parent}[open_to_others].chmod(0o777)
+    with pytest.warns(UserWarning, match=r"(others can write to|belongs to another user).*set XDG_CACHE_HOME"):
+        built = bridge_library.library_path()
+    assert built.read_text() == "own" and built.parent.stat().st_mode & 0o777 == 0o700
+    assert planted.read_text() == "planted"
 
 
 def test_a_broken_file_in_the_cache(empty_cache: Path, monkeypatch: pytest.MonkeyPatch, program: onnxexp.ONNXProgram) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -80,7 +81,7 @@ def test_the_python_files_are_python(schema: str, tmp_path: Path) -> None:
         assert "@{" not in text
         if file.suffix == ".py":
             compile(text, str(file), "exec")
-    assert len(files) == 9
+    assert len(files) == 14
 
 
 @pytest.mark.parametrize(("name", "schema", "message"), [
@@ -143,3 +144,14 @@ def test_the_pack_builds_and_passes_its_own_test(tmp_path: Path) -> None:
         [sys.executable, "-c", code, tmp_path / "pack"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stdout[-3000:]
+
+
+def test_the_sdist_has_all_that_a_build_needs(tmp_path: Path) -> None:
+    written = {path.relative_to(tmp_path).as_posix() for path in create("gate", EVERYTHING, tmp_path)}
+    command = "from setuptools.build_meta import build_sdist; build_sdist('dist')"
+    subprocess.run([sys.executable, "-c", command], cwd=tmp_path, check=True, capture_output=True)
+    (archive,) = (tmp_path / "dist").iterdir()
+    with tarfile.open(archive) as opened:
+        packed = {name.partition("/")[2] for name in opened.getnames()}
+    assert {"csrc/gate_core.h", "csrc/ort_abi.h", "gate_ops/py.typed", "LICENSE", "tests/test_gate.py"} <= packed
+    assert written - packed == {".gitignore", ".github/workflows/test.yml"}  # these are for the repository

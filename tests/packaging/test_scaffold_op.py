@@ -14,7 +14,10 @@ def test_a_pack_from_scaffold_op_builds_installs_and_runs(make: Make) -> None:
     fresh = make("onnxexp", "onnxexp-plugin-aten", "onnxexp-plugin-custom-cpp", "onnxexp-plugin-torchscript")
     fresh.command("scaffold-op", "fused_gate", "--schema", SCHEMA)
     built = fresh.folder / "built"
-    fresh.pip("wheel", "--no-index", "--no-deps", "--no-build-isolation", "--wheel-dir", built, fresh.work / "fused_gate")
+    pack = fresh.work / "fused_gate"
+    fresh.python(f"import os; os.chdir({str(pack)!r}); from setuptools.build_meta import build_sdist; build_sdist('dist')")
+    (sdist,) = (pack / "dist").iterdir()
+    fresh.pip("wheel", "--no-index", "--no-deps", "--no-build-isolation", "--wheel-dir", built, sdist)
     (wheel,) = built.iterdir()
     fresh.install(wheel)
     assert fresh.states() == {"aten": "on", "custom-cpp": "on", "fused-gate-ops": "on", "torchscript": "on"}

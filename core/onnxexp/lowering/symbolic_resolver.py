@@ -93,7 +93,9 @@ class SymbolicResolver:
             return function(*args)
         except LoweringError:
             raise
-        except Exception as error:  # a plugin may raise anything: the error names the plugin
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # a plugin may raise anything, SystemExit too: the error names the plugin
             line = _line(error, function)
             raise LoweringError(f"{who} failed{line}: {type(error).__name__}: {error}") from error
 
@@ -112,7 +114,7 @@ class SymbolicResolver:
         return Resolution(listed[:wanted], plugin, who)
 
 
-def _line(error: Exception, function: Callable[..., Any]) -> str:
+def _line(error: BaseException, function: Callable[..., Any]) -> str:
     """Describe the last line of the symbolic's own file in the traceback."""
     code = getattr(function, "__code__", None)  # a callable object has none
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if code and frame.filename == code.co_filename]

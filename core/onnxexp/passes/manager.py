@@ -13,6 +13,7 @@ import onnx_ir as ir
 from onnxexp.errors import OptionError, PassError
 from onnxexp.neutral_graph import Graph
 from onnxexp.passes import contract
+from onnxexp.plugins.foreign_code import calling, is_foreign
 from onnxexp.plugins.loading import Plugin, Plugins
 from onnxexp.request.export_context import ExportContext
 from onnxexp.suggest import nearest
@@ -78,17 +79,20 @@ class Passes:
 
     def _run(self, passes: Sequence[_Pass[Subject]], subject: Subject, check: Callable[[Subject], str]) -> None:
         before = contract.contract(subject)
+        valid: bool | None = None
         for each in passes:
             if self._skipped(each):
                 continue
+            checked = self._options.debug
+            if not checked and is_foreign(each.plugin):
+                valid = not check(subject) if valid is None else valid  # no pass is to blame for what was refused before
+                checked = valid
             start = time.perf_counter()
-            try:
+            with calling(each.plugin, f"the pass {each.id} of {each.plugin}", PassError):
                 result = each.run(subject)
-            except Exception as error:  # a plugin's pass may raise anything
-                raise PassError(f"the pass {each.id} of {each.plugin} failed: {type(error).__name__}: {error}") from error
             self.seconds[each.id] = time.perf_counter() - start
             broken = _misused(result, subject) or contract.changed(before, subject)
-            if not broken and self._options.debug:
+            if not broken and checked:
                 broken = check(subject)
             if broken:
                 raise PassError(
@@ -125,10 +129,8 @@ def _collected(plugins: Plugins, hook: str, context: ExportContext) -> list[_Pas
     """Collect the passes of all plugins; those with the attribute `last` come last."""
     found: list[_Pass[Any]] = []
     for implementation in plugins.implementations(hook):
-        try:
+        with calling(implementation.plugin, str(implementation), PassError):
             given = implementation(options=context.options, context=context)
-        except Exception as error:  # a plugin's hook may raise anything
-            raise PassError(f"{implementation} failed: {type(error).__name__}: {error}") from error
         for each in given if isinstance(given, (list, tuple)) else () if given is None else (given,):
             if not callable(each):
                 raise PassError(f"{implementation} returned {each!r}, which is not callable")

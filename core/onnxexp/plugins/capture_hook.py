@@ -21,6 +21,7 @@ from onnxexp.checking.held_tensors import holds_tensors, library_of
 from onnxexp.errors import CaptureError, OnnxExporterError, PluginError
 from onnxexp.neutral_graph import Value
 from onnxexp.plugins.discovery import packs
+from onnxexp.plugins.foreign_code import calling
 from onnxexp.plugins.loading import Implementation, Plugin, Plugins
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.export_context import ExportContext
@@ -133,12 +134,8 @@ def _result(
     implementation: Implementation, options: Options, call: Mapping[str, Any]
 ) -> CapturedProgram | torch.nn.Module | None:
     """Call one frontend; a foreign error becomes a PluginError with the hook's place."""
-    try:
+    with calling(implementation.plugin, str(implementation), PluginError, (OnnxExporterError,)):
         program = implementation(options=options, **call)
-    except OnnxExporterError:
-        raise
-    except Exception as error:  # anyone's code
-        raise PluginError(f"{implementation} failed: {type(error).__name__}: {error}") from error
     if program is not None and not isinstance(program, (CapturedProgram, torch.nn.Module)):
         raise PluginError(f"{implementation} returned {program!r}, which is no CapturedProgram")
     return program

@@ -129,7 +129,9 @@ class Plugins:
                     manager = implementation(options=context.options, context=context)
                     if manager is not None:
                         stack.enter_context(manager)
-                except Exception as error:  # a plugin may raise anything
+                except (KeyboardInterrupt, GeneratorExit):
+                    raise
+                except BaseException as error:  # a plugin may raise anything
                     raise PluginError(f"{implementation} failed: {type(error).__name__}: {error}") from error
             yield
 

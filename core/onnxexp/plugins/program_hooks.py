@@ -12,6 +12,7 @@ import onnx_ir as ir
 from onnxexp.checking.mismatch_report import MismatchReport
 from onnxexp.errors import OnnxExporterError, PluginError, SerializeError
 from onnxexp.plugins import loading
+from onnxexp.plugins.foreign_code import calling
 from onnxexp.plugins.loading import Plugins
 from onnxexp.program.program import ONNXProgram, Target
 from onnxexp.request import config
@@ -31,10 +32,8 @@ def write_program(
     implementations = plugins.implementations("serialize") if isinstance(target, (str, os.PathLike)) else ()
     for implementation in implementations:
         path = Path(target)  # type: ignore[arg-type] # no file object
-        try:
+        with calling(implementation.plugin, f"{implementation}, called for {path},", SerializeError):
             written = implementation(program=program, path=path, options=options, context=context)
-        except Exception as error:  # a hook may raise anything: the error names the plugin
-            raise SerializeError(f"{implementation} failed on {path}: {type(error).__name__}: {error}") from error
         if written:
             if not path.exists():
                 raise SerializeError(f"{implementation} returned True for {path}, and there is no such file")
@@ -46,12 +45,10 @@ def write_program(
 def prepare_session(plugins: Plugins, model: ir.Model, options: Any) -> ir.Model:
     """Return the model that ONNX Runtime loads. Raises PluginError."""
     for implementation in plugins.implementations("prepare_session"):
-        try:
+        with calling(implementation.plugin, str(implementation), PluginError, (OnnxExporterError,)):
             changed = implementation(model=model, options=options)
-        except OnnxExporterError:
-            raise
-        except Exception as error:  # a hook may raise anything: the error names the plugin
-            raise PluginError(f"{implementation} failed: {type(error).__name__}: {error}") from error
+        if changed is not None and not isinstance(changed, ir.Model):
+            raise PluginError(f"{implementation} returned {changed!r}, which is no onnx_ir.Model")
         model = model if changed is None else changed
     return model
 
@@ -67,12 +64,8 @@ def report_program(
     """
     own = plugins.implementations("write_report")
     for implementation in own or loading.load(config.load()).implementations("write_report"):
-        try:
+        with calling(implementation.plugin, f"{implementation}, called for {path},", PluginError, (OnnxExporterError,)):
             written = implementation(program=program, path=path, mismatch=mismatch, profile=profile, **texts)
-        except OnnxExporterError:
-            raise
-        except Exception as error:  # a hook may raise anything: the error names the plugin
-            raise PluginError(f"{implementation} failed on {path}: {type(error).__name__}: {error}") from error
         if written:
             return
     raise PluginError(f"no plugin writes a report to {path}: `pip install onnxexp-plugin-report` for a page (.html)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -47,6 +48,9 @@ class Case:
         xfail: The reason why the case cannot pass yet (for `cases`, which then fails if the case passes).
         plugins: The plugins, as in `onnxexp.export`; None selects every installed plugin.
         name: The name in pytest and in messages; by default the function's.
+        runs: False for operators that ONNX Runtime lacks, as those of another domain: the model is validated by onnx's checker,
+            and not run.
+        libraries: Files of ONNX Runtime custom operators, which are registered in each session.
 
     Raises:
         ValueError: An opset, an input position or an axis does not exist.
@@ -64,6 +68,8 @@ class Case:
         xfail: str = "",
         plugins: Sequence[Any] | None = None,
         name: str = "",
+        runs: bool = True,
+        libraries: Sequence[str | os.PathLike[str]] = (),
     ) -> None:
         self.fn = fn
         self.inputs = inputs
@@ -71,7 +77,8 @@ class Case:
         self.opsets = tuple(opsets)
         self.rtol, self.atol = (rtol, atol) if rtol is None or atol is not None else (rtol, rtol)
         self.xfail = xfail
-        self.plugins = plugins
+        self.plugins = [*([...] if plugins is None else plugins), _Libraries(libraries)] if libraries else plugins
+        self.runnable = runs
         self.name = name or _name(fn)
         self._check()
         self.emits = self._by_opset(emits)
@@ -137,6 +144,18 @@ def _name(fn: Callable[..., Any]) -> str:
     return str(getattr(fn, "__name__", type(fn).__name__))  # only functions have a name
 
 
+class _Libraries:
+    """A plugin that registers libraries of custom operators in each session."""
+
+    def __init__(self, libraries: Sequence[str | os.PathLike[str]]) -> None:
+        self._libraries = [os.fspath(library) for library in libraries]
+
+    @onnxexp.hookimpl
+    def prepare_session(self, options: Any) -> None:
+        for library in self._libraries:
+            options.register_custom_ops_library(library)
+
+
 class _Function(torch.nn.Module):
     def __init__(self, fn: Callable[..., Any]) -> None:
         super().__init__()
@@ -189,7 +208,7 @@ def _run(case: Case, opset: int, dynamic: bool) -> onnxexp.ONNXProgram:
         onnx.checker.check_model(program.model_proto, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise AssertionError(f"{title}: onnx's checker refuses the model: {error}") from error
-    if opset <= min(RUNNABLE, last_opset()):
+    if case.runnable and opset <= min(RUNNABLE, last_opset()):
         for inputs in [case.inputs, case.grown(), *_with_ones(case, program, model)] if dynamic else [case.inputs]:
             _compare(case, title, program, model, inputs)
     _check_emitted(case, title, program, opset)

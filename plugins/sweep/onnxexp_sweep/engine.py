@@ -6,12 +6,13 @@ import contextlib
 import dataclasses
 import logging
 import re
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import dask
-from distributed import Client, KilledWorker, LocalCluster, as_completed
+from distributed import Client, KilledWorker, LocalCluster, Security, as_completed
 
 from onnxexp import OnnxExporterError, OptionError
 from onnxexp_sweep.versions import PACKAGES, differences, installed
@@ -20,6 +21,7 @@ from onnxexp_sweep.worker import NAME, CellServers, EnvironmentChanged, run_cell
 __all__ = ["Finished", "Unfinished", "check_versions", "connected", "finished_cells", "worker_versions"]
 
 _SCHEMES = ("tcp", "tls", "ws", "wss", "ucx")
+_LOOPBACK = "127.0.0.1"
 _PATIENCE = 15.0
 _MUST_AGREE = ("python", "dask", "distributed", "cloudpickle", "msgpack")
 """What the client, the scheduler and the workers need in one version: they exchange pickles."""
@@ -53,17 +55,48 @@ def connected(on: str, workers: int) -> Iterator[Client]:
     """
     with contextlib.ExitStack() as stack:
         if on == "local":
-            stack.enter_context(dask.config.set({"distributed.scheduler.worker-saturation": 1.0}))
-            cluster = LocalCluster(
-                n_workers=workers, threads_per_worker=1, processes=True, silence_logs=logging.CRITICAL, dashboard_address=None,
-                scheduler_kwargs={"dashboard_address": ":0"},  # any free port, without a warning that dask's usual one is taken
-            )  # fmt: skip
-            client = stack.enter_context(Client(stack.enter_context(cluster)))
+            client = stack.enter_context(_local(workers))
         else:
             client = stack.enter_context(_reached(on))
             logging.getLogger("distributed").setLevel(logging.CRITICAL)
         check_versions(client.get_versions(check=False), on)
         yield client
+
+
+@contextlib.contextmanager
+def _local(workers: int) -> Iterator[Any]:
+    """Yield a client of a cluster that no other user of this machine can reach.
+
+    Whoever can send a message to a dask process runs code in it. Its connections need the key of this cluster, which exists in
+    memory only. The HTTP servers, which dask cannot leave out, listen on loopback and have no pages. What workers write to
+    disk, pickles too, is in a folder of mode 0700.
+    """
+    security = Security.temporary()
+    quiet: dict[str, list[str]] = {f"distributed.{role}.http.routes": [] for role in ("scheduler", "worker", "nanny")}
+    with (
+        tempfile.TemporaryDirectory(prefix="onnxexp-sweep-", ignore_cleanup_errors=True) as folder,
+        dask.config.set({"distributed.scheduler.worker-saturation": 1.0, "temporary-directory": folder, **quiet}),
+        LocalCluster(
+            n_workers=workers, threads_per_worker=1, processes=True, silence_logs=logging.CRITICAL, host=_LOOPBACK,
+            protocol="tls://", security=security, local_directory=folder, dashboard_address=None,
+            worker_dashboard_address=f"{_LOOPBACK}:0",
+            scheduler_kwargs={"dashboard": False, "dashboard_address": f"{_LOOPBACK}:0"},
+        ) as cluster,
+        Client(cluster) as client,
+    ):  # fmt: skip
+        yield client
+
+
+def _warn_of_open_scheduler(address: str) -> None:
+    """Warn of a scheduler on another machine that is reached without TLS."""
+    host = address.partition("://")[2].rpartition(":")[0].strip("[]")
+    if address.startswith(("tls://", "wss://")) or host in ("localhost", "::1") or host.startswith("127."):
+        return
+    warnings.warn(
+        f"--on {address}: dask sends and runs code without TLS there, and whoever reaches its ports runs code as you and as the "
+        "owners of its workers; cure: start the scheduler and the workers with certificates, and give tls://HOST:PORT",
+        stacklevel=3,
+    )
 
 
 def _reached(on: str) -> Client:
@@ -73,6 +106,7 @@ def _reached(on: str) -> Client:
             f"--on {on}: expected local, dask://HOST:PORT, or an address of a dask scheduler such as tcp://HOST:PORT"
         )
     address = f"tcp://{place}" if scheme == "dask" else on
+    _warn_of_open_scheduler(address)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about versions: `check_versions` is stricter

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
 import hashlib
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import warnings
 from pathlib import Path
 
 import platformdirs
@@ -18,6 +20,7 @@ import torch
 from torch.utils import cpp_extension
 
 from onnxexp_custom_cpp.runtime.errors import BridgeError
+from onnxexp_custom_cpp.runtime.private_files import foreign
 
 __all__ = ["Bridge", "bridge", "library_path"]
 
@@ -67,25 +70,45 @@ def library_path() -> Path:
     """The file of the bridge in the user's cache folder; it is built if there is none.
 
     A build writes to a folder of its own and moves the finished file: two processes may build at once, and one that is stopped
-    leaves nothing behind.
+    leaves nothing behind. A file that another user of the machine could have written is never loaded: a warning names it, and
+    the bridge is built in a private folder, which is removed at the end of the process.
 
     Raises BridgeError without a C++ compiler, or where it fails.
     """
     folder = platformdirs.user_cache_path("onnxexp")
-    target = folder / f"torch_bridge-{_key()}{_SUFFIX}"
-    if target.exists():
-        return target
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(0o700, parents=True, exist_ok=True)
+        if problem := foreign(folder):
+            folder = _private_folder(problem)
+        target = folder / f"torch_bridge-{_key()}{_SUFFIX}"
+        if target.exists():
+            problem = foreign(target)
+            if not problem:
+                return target
+            folder = _private_folder(problem)
+            target = folder / target.name
         with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as work:
             built = Path(work) / target.name
             _compile(built)
+            built.chmod(0o700)  # whatever the umask is
             built.replace(target)
     except OSError as error:
         raise BridgeError(
             f"the torch bridge cannot be written to {folder}: {error}; XDG_CACHE_HOME names another folder"
         ) from error
     return target
+
+
+def _private_folder(problem: str) -> Path:
+    """Make a folder for this process alone, and warn why the cache is not used."""
+    warnings.warn(
+        f"{problem}, so the torch bridge is not loaded from the cache but built again for this process; cure: remove that folder "
+        "or its write permission for others, or set XDG_CACHE_HOME to a folder of your own",
+        stacklevel=2,
+    )
+    folder = Path(tempfile.mkdtemp(prefix="onnxexp-bridge-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _key() -> str:

@@ -18,8 +18,13 @@ __all__ = ["create"]
 _FILES = {
     "pyproject.toml": "pyproject.toml",
     "setup.py": "setup.py",
+    "MANIFEST.in": "MANIFEST.in",
     "README.md": "README.md",
+    "LICENSE": "LICENSE",
+    "gitignore": ".gitignore",
+    "workflow.yml": ".github/workflows/test.yml",
     "package.py": "{package}/__init__.py",
+    "py.typed": "{package}/py.typed",
     "core.h": "csrc/{name}_core.h",
     "torch.cpp": "csrc/{name}_torch.cpp",
     "ort.cpp": "csrc/{name}_ort.cpp",

@@ -1,0 +1,98 @@
+"""Call code of a plugin: name it in errors, and restore the state of the process.
+
+A plugin of this project is trusted with that state: what its imports set, as a filter of warnings, stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import warnings
+from collections.abc import Iterator
+
+import torch
+
+from onnxexp.errors import OnnxExporterError
+from onnxexp.plugins.loading import Plugin
+
+__all__ = ["calling", "is_foreign"]
+
+_OWN = {
+    f"onnxexp-plugin-{name}"
+    for name in (
+        "aten", "autograd", "custom-cpp", "ort", "quantized", "report", "sweep", "torch-onnx", "torchscript", "torchvision",
+        "transformers",
+    )
+} | {"onnxexp"}  # fmt: skip
+"""The distributions of this project."""
+
+
+def is_foreign(plugin: Plugin) -> bool:
+    """Whether a plugin is not one of this project's distributions."""
+    return plugin.distribution not in _OWN
+
+
+@contextlib.contextmanager
+def calling(
+    plugin: Plugin, what: str, error_type: type[OnnxExporterError], passing: tuple[type[Exception], ...] = ()
+) -> Iterator[None]:
+    """Turn what a plugin's code raises into an error that names it.
+
+    SystemExit and other exceptions that are no Exception count, but not KeyboardInterrupt: it is the user's. The exceptions of
+    `passing` stay as they are. The modes of torch, the filters of warnings, the working directory and the handlers of signals
+    are restored after code of others.
+    """
+    kept: tuple[type[BaseException], ...] = (KeyboardInterrupt, GeneratorExit, *passing)
+    with _restored_state() if is_foreign(plugin) else contextlib.nullcontext():
+        try:
+            yield
+        except kept:
+            raise
+        except BaseException as error:  # a plugin may raise anything
+            raise error_type(f"{what} failed: {type(error).__name__}: {error}") from error
+
+
+@contextlib.contextmanager
+def _restored_state() -> Iterator[None]:
+    grad, dtype, filters, folder = torch.is_grad_enabled(), torch.get_default_dtype(), list(warnings.filters), _folder()
+    autocast, modes, handlers = _autocast(), torch._C._len_torch_function_stack(), _handlers()
+    try:
+        yield
+    finally:
+        torch.set_grad_enabled(grad)
+        torch.set_default_dtype(dtype)
+        while torch._C._len_torch_function_stack() > modes:
+            torch._C._pop_torch_function_stack()
+        for device, (enabled, fast) in autocast.items():
+            torch.set_autocast_enabled(device, enabled)
+            torch.set_autocast_dtype(device, fast)
+        if warnings.filters != filters:
+            warnings.filters[:] = filters  # type: ignore[index] # a list at run time
+            warnings.simplefilter("default", append=True)  # it also clears the caches of the filters
+            del warnings.filters[len(filters) :]  # type: ignore[attr-defined]
+        if folder is not None and _folder() != folder:
+            os.chdir(folder)
+        for number, handler in handlers.items():
+            if signal.getsignal(number) is not handler:
+                signal.signal(number, handler)  # type: ignore[arg-type] # what getsignal returned
+
+
+def _autocast() -> dict[str, tuple[bool, torch.dtype]]:
+    return {device: (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in ("cpu", "cuda")}
+
+
+def _handlers() -> dict[signal.Signals, object]:
+    """The handlers that Python installed; only the main thread may change them."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    found = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    return {number: handler for number, handler in found.items() if handler is not None}
+
+
+def _folder() -> str | None:
+    try:
+        return os.getcwd()
+    except OSError:  # it was removed
+        return None
