@@ -75,7 +75,7 @@ class NewFile:
         self.file.close()
 
     def publish(self, path: str | None = None) -> None:
-        """Move the complete file to its destination, or to another name in the folder, at once."""
+        """Move the file to its destination, or to another name in the folder, at once."""
         self.complete()
         os.replace(self.temporary, path or self.path)
 

@@ -45,7 +45,7 @@ def publication_lock(parent: str) -> Iterator[bool]:
 
 
 def _renamed(folder: str, lock: str) -> bool:
-    """Rename the folder as soon as the name is free; return False if it does not become free."""
+    """Rename the folder as soon as the name is free; return False if it is not."""
     end = time.monotonic() + _PATIENCE
     while True:
         try:
