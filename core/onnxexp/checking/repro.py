@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from torch.utils import _pytree as pytree
 from onnxexp.checking.evidence import Evidence
 from onnxexp.neutral_graph import Node, Value
 from onnxexp.serialize import WriteOptions, save
+from onnxexp.serialize.atomic_file import write_file
 from onnxexp.torch_ops.schemas import overload
 
 __all__ = ["write_repro"]
@@ -29,7 +31,9 @@ def write_repro(evidence: Evidence, text: str, folder: Path) -> Path:
     calls = _calls(evidence, names)
     save(evidence.model, folder / "model.onnx", WriteOptions())
     inputs = {names[value]: tensor for value, tensor in evidence.inputs.items()}
-    torch.save({"feeds": dict(evidence.feeds), "inputs": inputs, "expected": list(evidence.expected)}, folder / "data.pt")
+    data = io.BytesIO()
+    torch.save({"feeds": dict(evidence.feeds), "inputs": inputs, "expected": list(evidence.expected)}, data)
+    write_file(folder / "data.pt", data.getbuffer())
     if calls is None:
         reference = ['expected = data["expected"]  # torch\'s results; the nodes have blocks, which a script cannot call']
     else:
@@ -39,7 +43,7 @@ def write_repro(evidence: Evidence, text: str, folder: Path) -> Path:
         reference = ["try:", *(f"    {line}" for line in calling), *_UNREGISTERED]
     script = _SCRIPT.format(comment="\n".join(f"# {line}".rstrip() for line in text.splitlines()), reference="\n".join(reference))
     path = folder / "repro.py"
-    path.write_text(script, encoding="utf-8")
+    write_file(path, script)
     return path
 
 

@@ -3,7 +3,7 @@
 A command's module is imported when it runs, and torch only if it is needed. Plugins may add commands (`plugin_commands.py`).
 
 Exit status: 0 for success; 1 for a negative result (a check found problems, a verification found differences); 2 for wrong usage
-or an error.
+or an error; 128 and the signal's number after Ctrl-C (130), SIGTERM (143) or SIGHUP (129).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from onnxexp.cli import plugin_commands
 from onnxexp.cli.common_arguments import UsageError, add_common
+from onnxexp.cli.signals import Terminated, signals_raised
 from onnxexp.cli.text_or_json import Output, readable
 from onnxexp.errors import OnnxExporterError
 from onnxexp.suggest import nearest
@@ -71,14 +72,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
     output = Output("--json" in words)
     try:
-        options, command = _parse(words)
-        output = Output(vars(options).get("json", False))
-        with output.alone():
-            return int(command.run(options, output))
+        with signals_raised():
+            options, command = _parse(words)
+            output = Output(vars(options).get("json", False))
+            with output.alone():
+                return int(command.run(options, output))
     except UsageError as error:
         return _fail(output, error, f"{error.usage}onnxexp: {error}", words)
     except OnnxExporterError as error:
         return _fail(output, error, f"onnxexp: {error}", words)
+    except Terminated as error:
+        print(f"onnxexp: {error}", file=sys.stderr)
+        return error.status
     except KeyboardInterrupt:
         print("onnxexp: interrupted", file=sys.stderr)
         return 130

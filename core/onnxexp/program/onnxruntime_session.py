@@ -5,12 +5,11 @@ Inputs are handed over without a copy where they are contiguous and on the CPU; 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import io
 import os
 import re
-import shutil
-import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
@@ -27,6 +26,7 @@ from onnxexp.neutral_graph import TensorType
 from onnxexp.program.declared_sizes import contradiction
 from onnxexp.program.type_text import place_of, type_text
 from onnxexp.serialize import WriteOptions, save
+from onnxexp.serialize.hidden_folder import temporary_folder
 
 __all__ = ["Prepare", "Session"]
 
@@ -106,9 +106,10 @@ class Session:
             buffer = io.BytesIO()
             save(model, buffer, WriteOptions(external_data=False))
             return self._ort.InferenceSession(buffer.getvalue(), options, providers=providers)
-        folder = tempfile.mkdtemp(prefix="onnxexp-")
         # The session may map the weights, so the files live as long as it does.
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        stack = contextlib.ExitStack()
+        weakref.finalize(self, stack.close)
+        folder = stack.enter_context(temporary_folder())
         path = os.path.join(folder, "model.onnx")
         save(model, path, WriteOptions(external_data=True))
         return self._ort.InferenceSession(path, options, providers=providers)

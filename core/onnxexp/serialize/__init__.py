@@ -4,18 +4,18 @@
 
 **Two files.** Beyond that the weights go to ``model.onnx.data`` beside ``model.onnx``, which refers to it by that name.
 
-**Atomic.** A file is written in a hidden folder beside its destination and moved there when it is complete. Moving one file
-over another is one step. Moving two is not, so the order matters: a ``model.onnx`` must never refer to another model's data.
+**Atomic.** A file is written in a hidden folder beside its destination and moved there when it is complete, so that a reader
+opens the old one or the new one. `new_pair` describes the order of steps for two files. After a kill at any moment, and with
+any number of writers of one path in threads and processes, the path is one of the models, whole. A process that is killed may
+leave its hidden folder (``.onnxexp-<random>.tmp``); the next save into the same folder removes it. The same model always gives
+the same bytes.
 
-- Where no pair is replaced, the data is moved first, then the model: in between nothing refers to the new data.
-- A pair is replaced in three steps. (1) The new data is moved to a name of its own, ``model.onnx.data.<random>``, and a model
-  that refers to that name replaces the old one: from here on the new model counts. (2) A second link to the new data replaces
-  the old data. (3) The model that refers to ``model.onnx.data`` replaces the interim one, and the extra name is removed.
-  A crash between these steps leaves a right pair and perhaps an extra file. On a file system without hard links, saving ends
-  after step 1: also a right pair, whose data file has the longer name.
+**A reader beside a writer.** No file system exchanges two files in one step. A reader that opens a model file, and its data file
+only after a writer has exchanged both, may have the old graph with the new weights, or find no data file. It can see that: the
+model file is then no longer the one that it opened (`os.stat`: another inode or time). If it still is, the data belongs to it.
 
-A process that is killed may leave the hidden folder (``.onnxexp-<random>.tmp``). The same model always gives the same
-bytes.
+**One file over a pair.** The data file of the old pair stays, since other models may refer to it. The next pair of this name
+replaces it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ import contextlib
 import dataclasses
 import io
 import os
-import secrets
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
@@ -37,6 +36,7 @@ from onnxexp.errors import OptionError, SerializeError
 from onnxexp.serialize.atomic_file import NewFile, checked_target, explained, new_file
 from onnxexp.serialize.direct_files import blocks, exceeds_cache, past_cache
 from onnxexp.serialize.mapped_files import MappedFiles
+from onnxexp.serialize.new_pair import new_pair, superseded_data
 from onnxexp.serialize.proto_layout import FileLayout, Part, describe, lay_out, skeleton
 from onnxexp.serialize.read_ahead import read_ahead
 
@@ -104,6 +104,8 @@ def save(model: ir.Model, target: str | os.PathLike[str] | BinaryIO, options: Wr
         raise OptionError(f"a model is written to a path or a binary file object, not to a {type(target).__name__}")
     if options.external_data:
         raise OptionError("external_data=True needs a path: a file object cannot have a second file beside it")
+    if getattr(target, "closed", False):  # not every object with write() has it
+        raise OptionError("a model is written to an open file, and this file object is closed: open it again, or give a path")
     layout, _ = lay_out(model)
     if layout.size > _LIMIT:
         raise _too_large(layout, "Give a path instead of a file object: the weights then go to a second file beside it.")
@@ -128,14 +130,14 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
 
 
 def _save_files(model: ir.Model, target: str | os.PathLike[str], options: WriteOptions) -> SavedFile:
-    path = checked_target(target)
+    path, given = checked_target(target), Path(os.fsdecode(target))
     if not options.external_data:
         layout, _ = lay_out(model)
         if layout.size <= (_LIMIT if options.external_data is False else _LIMIT - _MARGIN):
-            return _save_one(path, Path(target), layout)
+            return _save_one(path, given, layout)
         if options.external_data is False:
             raise _too_large(layout, "Leave external_data unset, or set it to True: the weights then go to a second file.")
-    return _save_two(model, path, Path(target), options.external_threshold)
+    return _save_two(model, path, given, options.external_threshold)
 
 
 def _too_large(layout: FileLayout, cure: str) -> SerializeError:
@@ -147,53 +149,40 @@ def _too_large(layout: FileLayout, cure: str) -> SerializeError:
 def _save_one(path: str, given: Path, layout: FileLayout) -> SavedFile:
     with explained(path, layout.size), new_file(path) as file:
         _write(file, layout)
-        file.publish()
+        with superseded_data(path):
+            file.publish()
     return SavedFile((given,), layout.size)
 
 
 def _save_two(model: ir.Model, path: str, given: Path, threshold: int) -> SavedFile:
-    if os.path.realpath(os.path.dirname(path)) != os.path.realpath(given.parent):
-        raise SerializeError(
-            f"cannot write {given}: it is a link into another folder ({path}), and a model looks for its data file beside the "
-            "name by which it is opened. Give the path that the link leads to."
-        )
     data_path = checked_target(path + ".data")
-    name = os.path.basename(data_path)
-    layout, data_layout = lay_out(model, name, threshold)
+    for file, real in ((given, path), (given.with_name(os.path.basename(path) + ".data"), data_path)):
+        if os.path.realpath(os.path.dirname(real)) != os.path.realpath(given.parent):
+            raise SerializeError(
+                f"cannot write {file}: it is a link into another folder ({real}), and a model looks for its data file beside the "
+                "name by which it is opened. Give the path that the link leads to."
+            )
+    layout, data_layout = lay_out(model, _location(data_path), threshold)
     if not data_layout.parts:
         return _save_one(path, given, layout)
-    with explained(path, layout.size + data_layout.size), new_file(data_path) as data, new_file(path) as file:
-        _write(data, data_layout)
-        _write(file, layout)
-        if file.replaces and data.replaces:
-            aside = f"{data_path}.{secrets.token_hex(4)}"
-            interim, _ = lay_out(model, os.path.basename(aside), threshold)
-            if not _replace_pair(file, data, interim, aside):
-                name = os.path.basename(aside)
-        else:
-            data.publish()
-            file.publish()
+    with explained(path, layout.size + data_layout.size), new_pair(path, data_path) as pair:
+        _write(pair.data, data_layout)
+        _write(pair.model, layout)
+        name = pair.publish(lambda file: _write(file, lay_out(model, pair.own_name, threshold)[0]))
     return SavedFile((given, given.with_name(name)), layout.size + data_layout.size)
 
 
-def _replace_pair(file: NewFile, data: NewFile, interim: FileLayout, aside: str) -> bool:
-    """Take the module's three steps; return False if only step 1 is possible."""
-    with new_file(file.path) as first:
-        _write(first, interim)
-        data.publish(aside)
-        try:
-            first.publish()
-        except OSError:
-            os.unlink(aside)
-            raise
+def _location(data_path: str) -> str:
+    """The text by which a model refers to its data."""
+    name = os.path.basename(data_path)
     try:
-        os.link(aside, data.temporary)
-    except OSError:
-        return False
-    data.publish()
-    file.publish()
-    os.unlink(aside)
-    return True
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise SerializeError(
+            f"cannot write {data_path!a}: a model refers to its data file by name, and this one is no valid Unicode text. "
+            "Choose another name, or external_data=False."
+        ) from error
+    return name
 
 
 def _write(file: NewFile, layout: FileLayout) -> None:

@@ -1,10 +1,15 @@
-"""Write files atomically."""
+"""Write files atomically: all files for the user, of every command and plugin.
+
+A file is written under another name and moved to its own when it is complete. It has the permissions of the file that it
+replaces, otherwise those of any new file. Links are followed.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
+import re
 import shutil
 import stat
 import sys
@@ -13,10 +18,14 @@ from collections.abc import Iterator
 from onnxexp.errors import SerializeError
 from onnxexp.serialize.hidden_folder import hidden_folder
 
-__all__ = ["NewFile", "checked_target", "explained", "new_file"]
+__all__ = ["NewFile", "checked_target", "explained", "new_file", "write_file"]
 
 _NOT_SUPPORTED = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.ENODEV}
 _WORTH_RESERVING = 1 << 20
+_DESCRIPTORS = re.compile(r"/dev/fd|/proc/([0-9]+|self|thread-self)(/task/[0-9]+)?/fd")
+"""The folders in which a process finds its open files."""
+_LONGEST_CHAIN = 40
+"""The number of links that Linux follows."""
 
 
 class NewFile:
@@ -26,12 +35,14 @@ class NewFile:
         path: The destination.
         temporary: The temporary name, in a hidden folder beside the destination.
         replaces: Whether the destination existed when writing began.
+        lasting: Whether it is on the disk when it is published, even if it replaces nothing.
         file: The open file.
     """
 
-    def __init__(self, path: str, temporary: str) -> None:
+    def __init__(self, path: str, temporary: str, *, lasting: bool = False) -> None:
         old = _status(path)
         self.path = path
+        self.lasting = lasting
         self.temporary = temporary
         self.replaces = old is not None
         self.file = open(temporary, "xb")  # noqa: SIM115 - `new_file` closes it
@@ -51,29 +62,54 @@ class NewFile:
             if error.errno not in _NOT_SUPPORTED:
                 raise
 
-    def publish(self, path: str | None = None) -> None:
-        """Move the file to its destination, or to another name in the folder, at once.
+    def complete(self) -> None:
+        """Close the file.
 
-        A file that replaces another is flushed to the disk first, so that a power failure does not cost both.
+        One that replaces another is flushed to the disk first, so that a power failure does not cost both.
         """
-        if self.replaces and not self.file.closed:
-            self.file.flush()
+        if self.file.closed:
+            return
+        self.file.flush()
+        if self.replaces or self.lasting:
             os.fsync(self.file.fileno())
         self.file.close()
+
+    def publish(self, path: str | None = None) -> None:
+        """Move the file to its destination, or to another name in the folder, at once."""
+        self.complete()
         os.replace(self.temporary, path or self.path)
 
 
 @contextlib.contextmanager
-def new_file(path: str) -> Iterator[NewFile]:
+def new_file(path: str, *, lasting: bool = False) -> Iterator[NewFile]:
     """Open a new file for `path`; it disappears without `NewFile.publish`.
 
     The temporary name lies in a folder of its own, so that the system gives the file the permissions of any new file.
     """
     folder, name = os.path.split(path)
     with hidden_folder(folder) as temporary:
-        file = NewFile(path, os.path.join(temporary, name))
+        file = NewFile(path, os.path.join(temporary, name), lasting=lasting)
         with file.file:
             yield file
+
+
+def write_file(path: str | os.PathLike[str], content: str | bytes | memoryview, *, lasting: bool = False) -> None:
+    """Write a whole file, or leave the old one as it is.
+
+    Args:
+        path: The destination.
+        content: Bytes, or a text, which is encoded as UTF-8. Lone surrogates, as Python has them for bytes of a file's name that
+            are no UTF-8, are escaped.
+        lasting: Return when the file is on the disk. Otherwise only a file that replaces another is.
+
+    Raises:
+        SerializeError: The file cannot be written.
+    """
+    target = checked_target(path)
+    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
+    with explained(target, len(data)), new_file(target, lasting=lasting) as file:
+        file.file.write(data)
+        file.publish()
 
 
 def _copy_permissions(path: str, old: os.stat_result) -> None:
@@ -91,7 +127,7 @@ def checked_target(path: str | os.PathLike[str]) -> str:
     Raises SerializeError.
     """
     given = os.fsdecode(path)
-    real = os.path.realpath(given) if os.path.islink(given) or os.pardir in given else os.path.abspath(given)
+    real = _resolved(given)
     folder = os.path.dirname(real)
     found = _status(real)
     if (found is not None and stat.S_ISDIR(found.st_mode)) or not os.path.basename(given):
@@ -107,6 +143,29 @@ def checked_target(path: str | os.PathLike[str]) -> str:
             raise _cannot(given, f"the folder {folder} {problem}", "Create it, or choose another place.")
         raise _cannot(given, f"no permission to create files in {folder}", "Change its permissions, or choose another place.")
     return real
+
+
+def _resolved(given: str) -> str:
+    if "\0" in given:
+        raise SerializeError(f"cannot write {given!r}: a file's name cannot have a NUL character. Choose another name.")
+    try:
+        if _is_descriptor(given):
+            cure = "Give the file's own name, or open it yourself and give the file object."
+            raise _cannot(given, "it is an open file, which cannot be replaced", cure)
+        return os.path.realpath(given) if os.path.islink(given) or os.pardir in given else os.path.abspath(given)
+    except FileNotFoundError as error:  # of os.getcwd
+        raise _cannot(given, "the working directory was removed", "Give an absolute path, or change to a folder.") from error
+
+
+def _is_descriptor(path: str) -> bool:
+    """Whether the path leads to an open file of a process, as /dev/stdout does."""
+    for _ in range(_LONGEST_CHAIN):
+        if _DESCRIPTORS.fullmatch(os.path.realpath(os.path.dirname(path))):
+            return True
+        if not os.path.islink(path):
+            break
+        path = os.path.join(os.path.dirname(path), os.readlink(path))
+    return False
 
 
 def _status(path: str) -> os.stat_result | None:

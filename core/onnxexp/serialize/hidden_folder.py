@@ -1,4 +1,4 @@
-"""Hidden folders beside a destination, for files that are not complete yet.
+"""Hidden folders for files that are not complete yet, and for temporary ones.
 
 A folder is locked while its process writes. The lock ends with the process, however that ends, so that the next writer in the
 same place finds the folders of dead processes and removes them, and never those of live ones.
@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-__all__ = ["hidden_folder"]
+__all__ = ["hidden_folder", "remove_if_dead", "temporary_folder"]
 
 _PREFIX, _SUFFIX = ".onnxexp-", ".tmp"
 _NAME = re.compile(re.escape(_PREFIX) + r"\w{8}" + re.escape(_SUFFIX))
@@ -40,10 +40,24 @@ def hidden_folder(parent: str) -> Iterator[str]:
             os.close(lock)
 
 
+@contextlib.contextmanager
+def temporary_folder() -> Iterator[str]:
+    """Create a locked folder for temporary files, and remove it at the end.
+
+    Unlike `tempfile.TemporaryDirectory`, it removes those of dead processes first: a model may take many gigabytes.
+    """
+    with hidden_folder(tempfile.gettempdir()) as folder:
+        yield folder
+
+
 def _create(parent: str) -> tuple[str, int]:
     while True:
         folder = tempfile.mkdtemp(_SUFFIX, _PREFIX, parent)
-        lock = _lock(folder, wait=True)
+        try:
+            lock = _lock(folder, wait=True)
+        except OSError:  # such as too many open files
+            os.rmdir(folder)
+            raise
         if lock is not None and os.path.isdir(folder):
             return folder, lock
         if lock is not None:
@@ -51,22 +65,33 @@ def _create(parent: str) -> tuple[str, int]:
 
 
 def _remove_dead(parent: str) -> None:
-    with os.scandir(parent or os.curdir) as entries:
-        found = [each.path for each in entries if _NAME.fullmatch(each.name) and each.is_dir(follow_symlinks=False)]
+    try:
+        with os.scandir(parent or os.curdir) as entries:
+            found = [each.path for each in entries if _NAME.fullmatch(each.name) and each.is_dir(follow_symlinks=False)]
+    except PermissionError:  # a folder that may be written, but not listed
+        return
     for folder in found:
-        lock = _lock(folder, wait=False)
-        if lock is not None:
-            if sys.platform == "win32":
-                os.close(lock)
-            shutil.rmtree(folder, ignore_errors=True)
-            if sys.platform != "win32":
-                os.close(lock)
+        remove_if_dead(folder)
+
+
+def remove_if_dead(folder: str) -> None:
+    """Remove a hidden folder, unless its process is alive."""
+    lock = _lock(folder, wait=False)
+    if lock is not None:
+        if sys.platform == "win32":
+            os.close(lock)
+        shutil.rmtree(folder, ignore_errors=True)
+        if sys.platform != "win32":
+            os.close(lock)
 
 
 if sys.platform == "win32":
 
     def _lock(folder: str, wait: bool) -> int | None:
-        """Open a file in the folder, which cannot be removed while it is open; None if a live process has it open."""
+        """Open a file in the folder, which cannot be removed while it is open.
+
+        Returns None where a live process has it open.
+        """
         path = os.path.join(folder, "lock")
         try:
             if not wait:
@@ -80,18 +105,26 @@ else:
     import fcntl
 
     def _lock(folder: str, wait: bool) -> int | None:
-        """Lock a folder of this user; return the open descriptor, None if another process has the lock or no lock can be had.
+        """Lock a folder of this user, and return the open descriptor.
+
+        Returns None where another process has the lock, or no lock can be had.
 
         Where the file system has no locks, a new folder counts as locked and an old one stays.
+
+        Raises OSError where a new folder (`wait`) exists and cannot be opened.
         """
         try:
             opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        except OSError:
+        except OSError as error:
+            if wait and not isinstance(error, FileNotFoundError):
+                raise
             return None
         try:
             if os.fstat(opened).st_uid != os.geteuid():
                 raise PermissionError
             fcntl.flock(opened, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not wait and not os.path.samestat(os.fstat(opened), os.lstat(folder)):
+                raise FileNotFoundError  # it was removed meanwhile, and another has its name
         except OSError:
             if not wait:
                 os.close(opened)

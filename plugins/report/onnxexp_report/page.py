@@ -6,12 +6,12 @@ import base64
 import gzip
 import html
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
+
+from onnxexp.serialize.atomic_file import write_file
 
 __all__ = ["write_page"]
 
@@ -36,22 +36,15 @@ _PAGE = """<!doctype html>
 def write_page(document: Mapping[str, Any], path: Path) -> None:
     """Write a document as a page, in one step.
 
-    An earlier file stays until the new one is whole.
-
     The document is compressed, and encoded in letters that cannot end its element.
+
+    Raises SerializeError where the file cannot be written; an earlier one is then unharmed.
     """
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    packed = base64.b64encode(gzip.compress(text.encode("utf-8"), 6, mtime=0)).decode("ascii")
+    data = text.encode("utf-8", "backslashreplace")  # JSON reads an escaped surrogate as what it was
+    packed = base64.b64encode(gzip.compress(data, 6, mtime=0)).decode("ascii")
     page = _PAGE.format(title=html.escape(document["title"]), style=_asset("page.css"), script=_asset("page.js"), document=packed)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(page)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    write_file(path, page)
 
 
 def _asset(name: str) -> str:

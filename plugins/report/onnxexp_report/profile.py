@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 from onnxexp import ONNXProgram
 from onnxexp.program.onnxruntime_session import Session
+from onnxexp.serialize.hidden_folder import temporary_folder
 
 __all__ = ["profiled"]
 
@@ -22,7 +22,7 @@ def profiled(program: ONNXProgram) -> dict[str, Any]:
     Returns milliseconds per run: ``operators``, a list of [operator, milliseconds, calls], longest first, and ``nodes``, by
     the name of the ONNX node. Nodes that ONNX Runtime fused have names of its own.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
 
         def prepare(model: Any, options: Any) -> Any:
             options.enable_profiling = True

@@ -19,7 +19,6 @@ import os
 import select
 import signal
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -28,6 +27,7 @@ from typing import Any
 
 import psutil
 
+from onnxexp.serialize.hidden_folder import temporary_folder
 from onnxexp_sweep.versions import installed
 
 __all__ = ["main", "preload"]
@@ -93,7 +93,7 @@ def _answer(stream: Any, value: Mapping[str, Any]) -> None:
 
 def supervise(job: Mapping[str, Any]) -> dict[str, Any]:
     """Run a job in a child, within its limits; return its outcome."""
-    with tempfile.TemporaryDirectory(prefix="onnxexp-sweep-", ignore_cleanup_errors=True) as name:
+    with temporary_folder() as name:
         folder = Path(name)
         started = time.time()
         begin = time.perf_counter()

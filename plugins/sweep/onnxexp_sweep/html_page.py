@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from onnxexp.serialize.atomic_file import checked_target, explained, new_file
+from onnxexp.serialize.atomic_file import write_file
 from onnxexp_sweep.compare import Comparison
 from onnxexp_sweep.plots import number_plot, status_map
 from onnxexp_sweep.versions import PACKAGES
@@ -30,11 +30,7 @@ def write(path: Path, title: str, rows: Sequence[Mapping[str, Any]], comparison:
 
     Raises SerializeError.
     """
-    target = checked_target(path)
-    content = page(title, rows, comparison).encode()
-    with explained(target, len(content)), new_file(target) as file:
-        file.file.write(content)
-        file.publish()
+    write_file(path, page(title, rows, comparison))
 
 
 def page(title: str, rows: Sequence[Mapping[str, Any]], comparison: Comparison | None = None) -> str:

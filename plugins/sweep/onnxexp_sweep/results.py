@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from onnxexp import OptionError, SerializeError
-from onnxexp.serialize.atomic_file import explained, new_file
+from onnxexp.serialize.atomic_file import write_file
 from onnxexp_sweep.versions import PACKAGES
 
 __all__ = ["PARTS", "SCHEMA", "Results", "latest", "read", "row_of", "rows"]
@@ -195,11 +195,7 @@ def _write(path: Path, table: pa.Table) -> None:
     content = pa.BufferOutputStream()
     pq.write_table(table, content)
     try:
-        with explained(str(path), content.tell()), new_file(str(path)) as file:
-            file.file.write(content.getvalue())
-            file.file.flush()
-            os.fsync(file.file.fileno())
-            file.publish()
+        write_file(path, memoryview(content.getvalue()), lasting=True)
     except SerializeError as error:
         raise SerializeError(
             f"{error} The results before are kept. Cure: make room, and start the same command again: it goes on."

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from onnxexp import OnnxExporterError, OptionError, UnsupportedOperators, __version__
+from onnxexp.serialize.atomic_file import write_file
 
 __all__ = ["Diagnostic", "DiagnosticContext"]
 
@@ -92,12 +93,12 @@ class DiagnosticContext:
     def dump(self, file_path: str | os.PathLike[str]) -> None:
         """Write the log.
 
-        Raises OptionError for a path that does not end in ``.sarif``.
+        Raises OptionError for a path that does not end in ``.sarif``, SerializeError where the file cannot be written.
         """
         path = Path(file_path)
         if path.suffix != ".sarif":
             raise OptionError(f"a SARIF log cannot be written to {path}; choose a name that ends in .sarif")
-        path.write_text(json.dumps(self.sarif(), indent=2) + "\n", encoding="utf-8")
+        write_file(path, json.dumps(self.sarif(), indent=2) + "\n")
 
 
 def _of_error(error: OnnxExporterError) -> list[Diagnostic]:

@@ -21,6 +21,7 @@ import onnxexp
 from onnxexp import OnnxExporterError, ONNXProgram, SymbolicTable
 from onnxexp.builder.torch_tensor_data import TorchTensor
 from onnxexp.plugins.loading import symbolics_for
+from onnxexp.serialize.atomic_file import checked_target, explained, new_file
 from onnxexp.version import DEFAULT_OPSET
 from onnxexp_torch_onnx.combined_tables import combined
 from onnxexp_torch_onnx.diagnostics import DiagnosticContext
@@ -217,8 +218,10 @@ class ExportOutput:
         if serializer is None:
             self.program.save(destination)  # type: ignore[arg-type]
         elif isinstance(destination, (str, os.PathLike)):
-            with open(destination, "wb") as file:
-                serializer.serialize(self, file)
+            path = checked_target(destination)
+            with explained(path, 0), new_file(path) as file:
+                serializer.serialize(self, file.file)
+                file.publish()
         else:
             serializer.serialize(self, destination)
 

@@ -18,6 +18,7 @@ import onnxexp
 from onnxexp.checking.comparison import compare
 from onnxexp.checking.mismatch import find_mismatch as compare_nodes
 from onnxexp.checking.mismatch_report import MismatchReport, NodeReport
+from onnxexp.serialize.atomic_file import write_file
 from onnxexp_torch_onnx.export_state import training_mode
 from onnxexp_torch_onnx.registry import registered
 from onnxexp_torch_onnx.settings import settings
@@ -137,8 +138,8 @@ class GraphInfo:
         if self.report is not None and faulty is not None:
             self.report.export_repro(folder, faulty)
         elif self.model is not None:
-            ir.save(self.model, folder / "model.onnx")
-        (folder / "mismatch.txt").write_text(self.mismatch_text(graph=True), encoding="utf-8")
+            write_file(folder / "model.onnx", ir.to_proto(self.model).SerializeToString())
+        write_file(folder / "mismatch.txt", self.mismatch_text(graph=True))
         return str(folder)
 
     def clear(self) -> None:

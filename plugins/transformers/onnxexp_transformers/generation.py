@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,6 +20,7 @@ import torch.utils.dlpack
 
 import onnxexp
 from onnxexp import OnnxExporterError, OptionError
+from onnxexp.serialize.hidden_folder import temporary_folder
 from onnxexp_transformers.sampling import Sampler
 from onnxexp_transformers.shared_buffers import SHARED_BUFFERS, present_of
 
@@ -208,7 +208,7 @@ def generate(source: str | os.PathLike[str] | onnxexp.ONNXProgram, inputs: Any, 
 
 
 def _loaded(program: onnxexp.ONNXProgram, options: onnxruntime.SessionOptions | None) -> onnxruntime.InferenceSession:
-    with tempfile.TemporaryDirectory(prefix="onnxexp-", ignore_cleanup_errors=True) as folder:  # ONNX Runtime may map the file
+    with temporary_folder() as folder:  # ONNX Runtime may map the file
         path = Path(folder, "model.onnx")
         program.save(path)
         return _session(path, options)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 
+from onnxexp.serialize.hidden_folder import temporary_folder
 from onnxexp_custom_cpp.plugin import METADATA
 from onnxexp_custom_cpp.runtime import python_ops
 from onnxexp_custom_cpp.runtime.bridge_library import bridge as load_bridge
@@ -108,7 +108,7 @@ def _session_of(model: ir.Model, options: Any, providers: list[Any]) -> Any:
     weights = (value.const_value for value in model.graph.initializers.values())
     if sum(weight.nbytes for weight in weights if weight is not None) <= _IN_MEMORY:
         return onnxruntime.InferenceSession(ir.to_proto(model).SerializeToString(), options, providers=providers)
-    with tempfile.TemporaryDirectory(prefix="onnxexp-") as folder:
+    with temporary_folder() as folder:
         path = Path(folder) / "model.onnx"
         ir.save(model, path, external_data="weights")
         return onnxruntime.InferenceSession(path, options, providers=providers)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxexp.cli.text_or_json import Output, Progress
+from onnxexp.serialize.hidden_folder import temporary_folder
 
 if TYPE_CHECKING:
     from onnxexp_quantized.report.report import Report
@@ -39,7 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, output: Output) -> int:
     """Print the report; return 1 with `--strict` if a layer fell back to float."""
-    with Progress() as progress, tempfile.TemporaryDirectory(prefix="onnxexp-") as folder:
+    with Progress() as progress, temporary_folder() as folder:
         progress.stage("loading ONNX Runtime")
         from onnxexp_quantized.report.report import make
 

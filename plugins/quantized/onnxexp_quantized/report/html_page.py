@@ -9,7 +9,7 @@ import html
 from collections.abc import Iterator
 from pathlib import Path
 
-from onnxexp.serialize.atomic_file import checked_target, explained, new_file
+from onnxexp.serialize.atomic_file import write_file
 from onnxexp_quantized.report.bar_chart import Bar, chart
 from onnxexp_quantized.report.layers import STATES, Layer
 from onnxexp_quantized.report.report import Report
@@ -45,11 +45,7 @@ def write(report: Report, path: Path) -> Path:
 
     Raises SerializeError where the file cannot be written.
     """
-    target = checked_target(path)
-    content = page(report).encode()
-    with explained(target, len(content)), new_file(target) as file:
-        file.file.write(content)
-        file.publish()
+    write_file(path, page(report))
     return path
 
 
