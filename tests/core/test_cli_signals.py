@@ -97,7 +97,7 @@ def test_a_signal_ends_the_command_of_a_plugin_without_litter(number: signal.Sig
 
 def test_later_signals_are_ignored_while_it_cleans_up() -> None:
     cleaned = False
-    with pytest.raises(Terminated, match="ended by SIGTERM"), signals_raised():
+    with pytest.raises(Terminated, match="ended by SIGTERM"), signals_raised():  # noqa: PT012 - two signals, one after the other
         try:
             os.kill(os.getpid(), signal.SIGTERM)
         finally:
