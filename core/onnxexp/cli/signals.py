@@ -29,9 +29,9 @@ class Terminated(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def signals_raised() -> Iterator[None]:
-    """Raise `Terminated` at the first SIGTERM or SIGHUP in the block, and ignore later ones.
+    """Raise `Terminated` at the first SIGTERM or SIGHUP in the block.
 
-    A signal that has a handler, or is ignored as under nohup, is left alone. So are all in another thread than the main one,
+    Later ones are ignored. A signal that has a handler, or is ignored as under nohup, is left alone. So are all in another thread than the main one,
     where Python sets no handlers. A child process that is forked in the block ends at the signal.
     """
     owner = os.getpid()

@@ -79,7 +79,7 @@ class PluginStatus:
 
 @dataclasses.dataclass(frozen=True)
 class DamagedDistribution:
-    """An installed distribution whose metadata cannot be read: its folder, and why."""
+    """A distribution whose metadata cannot be read: its folder, and why."""
 
     folder: str
     reason: str
@@ -125,7 +125,7 @@ def _plugins(distribution: Any, group: str) -> list[InstalledPlugin]:
 
 
 def _folder(distribution: Any) -> str:
-    """Return the folder of a distribution's metadata; only distributions in folders have one."""
+    """Return the folder of a distribution's metadata, else where it is installed."""
     return str(getattr(distribution, "_path", None) or distribution.locate_file(""))
 
 

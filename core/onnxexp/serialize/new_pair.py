@@ -1,4 +1,4 @@
-"""Replace a model file and its data file, so that no model ever refers to another model's data.
+"""Replace a model and its data file, so that no reader mixes two models.
 
 Moving one file over another is one step. Moving two is not, so the order matters:
 
@@ -106,7 +106,10 @@ class NewPair:
 
 @contextlib.contextmanager
 def new_pair(path: str, data_path: str) -> Iterator[NewPair]:
-    """Open new files for a model and its data; they disappear without `NewPair.publish`."""
+    """Open new files for a model and its data.
+
+    They disappear without `NewPair.publish`.
+    """
     with hidden_folder(os.path.dirname(path)) as hidden:
         pair = NewPair(path, data_path, hidden)
         with contextlib.closing(pair):
