@@ -78,7 +78,7 @@ conformance: setup
 compat: setup
 	$(BIN)/python -m tests.compat --jobs $(JOBS) $(ARGS)
 
-# Kills, full disks, races, hostile files and packs, other threads: ten minutes; beside torch.onnx where it can do the same.
+# Faults caused on purpose: several writers of one path.
 faults: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults --out faults.json $(ARGS)
 

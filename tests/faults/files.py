@@ -1,9 +1,0 @@
-"""Files from strangers."""
-
-from __future__ import annotations
-
-from .fault import Fault
-
-__all__ = ["FAULTS"]
-
-FAULTS: tuple[Fault, ...] = ()

@@ -1,9 +1,0 @@
-"""Processes that end while they write."""
-
-from __future__ import annotations
-
-from .fault import Fault
-
-__all__ = ["FAULTS"]
-
-FAULTS: tuple[Fault, ...] = ()
