@@ -91,7 +91,7 @@ def discover(group: str = GROUP) -> tuple[InstalledPlugin, ...]:
 
 
 def damaged() -> tuple[DamagedDistribution, ...]:
-    """List the distributions that could not be read; any plugins of theirs are not found."""
+    """List the distributions that could not be read, and so were not searched."""
     return _discovered(_search_path(), GROUP)[1]
 
 
