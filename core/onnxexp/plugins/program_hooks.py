@@ -48,7 +48,7 @@ def prepare_session(plugins: Plugins, model: ir.Model, options: Any) -> ir.Model
         with calling(implementation.plugin, str(implementation), PluginError, (OnnxExporterError,)):
             changed = implementation(model=model, options=options)
         if changed is not None and not isinstance(changed, ir.Model):
-            raise PluginError(f"{implementation} returned {changed!r}, which is no onnx_ir.Model")
+            raise PluginError(f"{implementation} returned {changed!r}, which is no onnx_ir.Model; cure: return a model or None")
         model = model if changed is None else changed
     return model
 
