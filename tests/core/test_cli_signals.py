@@ -96,14 +96,18 @@ def test_a_signal_ends_the_command_of_a_plugin_without_litter(number: signal.Sig
 
 
 def test_later_signals_are_ignored_while_it_cleans_up() -> None:
-    cleaned = False
-    with pytest.raises(Terminated, match="ended by SIGTERM"), signals_raised():
+    cleaned = []
+
+    def ended() -> None:
         try:
             os.kill(os.getpid(), signal.SIGTERM)
         finally:
             os.kill(os.getpid(), signal.SIGTERM)
             os.kill(os.getpid(), signal.SIGHUP)
-            cleaned = True
+            cleaned.append(True)
+
+    with pytest.raises(Terminated, match="ended by SIGTERM"), signals_raised():
+        ended()
     assert cleaned
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -83,9 +84,32 @@ def test_a_page_is_whole_or_the_old_one(tmp_path: Path, monkeypatch: pytest.Monk
     assert parsed(path)["nodes"][0]["o"] == "Relu"
     before = path.read_bytes()
     monkeypatch.setattr("os.replace", lambda *args: (_ for _ in ()).throw(OSError("the disk is full")))
-    with pytest.raises(onnxexp.PluginError, match="the disk is full"):
+    with pytest.raises(onnxexp.SerializeError, match="the disk is full.*unharmed"):
         program.report(path)
     assert path.read_bytes() == before and [each.name for each in tmp_path.iterdir()] == ["model.html"]
+
+
+def test_permissions_and_links(tmp_path: Path) -> None:
+    """The page is written as a model is."""
+    made = document(onnxexp.export(torch.nn.ReLU(), (torch.randn(3),)))
+    (tmp_path / "link.html").symlink_to("page.html")
+    before = os.umask(0o077)
+    try:
+        write_page(made, tmp_path / "link.html")
+    finally:
+        os.umask(before)
+    page = tmp_path / "page.html"
+    assert (tmp_path / "link.html").is_symlink() and page.stat().st_mode & 0o777 == 0o600
+    page.chmod(0o640)
+    write_page(made, page)
+    assert page.stat().st_mode & 0o777 == 0o640 and sorted(os.listdir(tmp_path)) == ["link.html", "page.html"]
+
+
+def test_a_text_that_is_no_unicode(tmp_path: Path) -> None:
+    made = document(onnxexp.export(torch.nn.ReLU(), (torch.randn(3),)), problems=["m\udcff.py, line 3"])
+    write_page({**made, "title": "\ud800"}, path := tmp_path / "page.html")
+    assert parsed(path)["problems"] == ["m\udcff.py, line 3"]
+    assert r"<title>\ud800</title>" in path.read_text("utf-8")
 
 
 def test_a_name_cannot_end_the_script(tmp_path: Path) -> None:

@@ -31,8 +31,8 @@ class Terminated(KeyboardInterrupt):
 def signals_raised() -> Iterator[None]:
     """Raise `Terminated` at the first SIGTERM or SIGHUP in the block, and ignore later ones.
 
-    A signal that has a handler, or is ignored as under nohup, is left alone. So are all in another thread than the main one, where
-    Python sets no handlers. A child process that is forked in the block ends at the signal.
+    A signal that has a handler, or is ignored as under nohup, is left alone. So are all signals in another thread than the main
+    one, where Python sets no handlers. A child process that is forked in the block ends at the signal.
     """
     owner = os.getpid()
 
