@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import html.parser
+import os
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -327,6 +329,14 @@ class Balanced(html.parser.HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         if tag not in ("line", "rect"):
             assert self.open.pop() == tag
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the names of files are Unicode")
+def test_the_page_of_a_file_whose_name_is_no_unicode(files: Path, tmp_path: Path, capsys: Capsys) -> None:
+    file = Path(os.fsdecode(os.fsencode(tmp_path) + b"/m\xff.onnx"))
+    file.write_bytes((files / "quant.onnx").read_bytes())
+    assert report(capsys, file, "--html", str(tmp_path / "page.html")).status == 0
+    assert r"Quantization report: m\udcff.onnx" in (tmp_path / "page.html").read_text("utf-8")
 
 
 def test_the_page(files: Path, tmp_path: Path, capsys: Capsys) -> None:

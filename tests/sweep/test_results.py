@@ -16,6 +16,7 @@ import pytest
 
 import onnxexp_sweep.results as module
 from onnxexp import OptionError, SerializeError
+from onnxexp_sweep.html_page import write
 from onnxexp_sweep.results import PARTS, SCHEMA, Results, read, rows
 from tests.sweep.rows import OUTCOME, VERSIONS, cells
 from tests.sweep.rows import rows as made
@@ -150,3 +151,34 @@ def test_a_table_of_an_older_release(tmp_path: Path) -> None:
     table = module.pa.Table.from_pylist(list(made(cells(2))), SCHEMA)
     pq.write_table(table.drop_columns(["max_error"]), tmp_path / "cells.parquet")
     assert read(tmp_path)["max_error"].to_pylist() == [None, None]
+
+
+def test_texts_that_are_no_unicode(tmp_path: Path) -> None:
+    """An error may quote the name of a file that is no UTF-8; one row must not end a sweep."""
+    (cell,) = cells(1)
+    odd = {"reason": "m\udcff.onnx", "warnings": ["\ud800"], "stages": {"\udcff": 1.0}}
+    with Results(tmp_path) as results:
+        results.append(next(made([cell], **odd)))
+    (row,) = rows(read(tmp_path))
+    assert row["reason"] == r"m\udcff.onnx" and row["warnings"] == [r"\ud800"] and row["stages"] == [(r"\udcff", 1.0)]
+    write(tmp_path / "page.html", "\udcff", [{**row, "reason": odd["reason"]}])
+    assert r"<title>\udcff</title>" in (tmp_path / "page.html").read_text("utf-8")
+
+
+def test_a_killed_sweep_leaves_no_file_for_ever(tmp_path: Path) -> None:
+    program = """
+        import os, signal, sys
+        from pathlib import Path
+        from onnxexp_sweep.results import Results
+        from tests.sweep.rows import cells, rows
+
+        os.fsync = lambda file: os.kill(os.getpid(), signal.SIGKILL)
+        with Results(Path(sys.argv[1])) as results:
+            results.append(next(rows(cells(1))))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path)]
+    assert subprocess.run(command, cwd=Path(__file__).parents[2], check=False).returncode < 0
+    assert [name.startswith(".onnxexp-") for name in os.listdir(tmp_path / "parts")] == [True]
+    with Results(tmp_path) as results:
+        results.append(next(made(cells(1))))
+    assert sorted(os.listdir(tmp_path)) == ["cells.parquet", "lock", "parts"] and not os.listdir(tmp_path / "parts")

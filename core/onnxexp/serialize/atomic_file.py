@@ -149,12 +149,15 @@ def _resolved(given: str) -> str:
     if "\0" in given:
         raise SerializeError(f"cannot write {given!r}: a file's name cannot have a NUL character. Choose another name.")
     try:
+        os.fsencode(given)
         if _is_descriptor(given):
             cure = "Give the file's own name, or open it yourself and give the file object."
             raise _cannot(given, "it is an open file, which cannot be replaced", cure)
         return os.path.realpath(given) if os.path.islink(given) or os.pardir in given else os.path.abspath(given)
     except FileNotFoundError as error:  # of os.getcwd
         raise _cannot(given, "the working directory was removed", "Give an absolute path, or change to a folder.") from error
+    except UnicodeEncodeError as error:
+        raise SerializeError(f"cannot write {given!a}: the name has no encoding here. Choose another name.") from error
 
 
 def _is_descriptor(path: str) -> bool:

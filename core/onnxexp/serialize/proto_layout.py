@@ -8,6 +8,7 @@ the order of its fields differs from that of `SerializeToString`.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, cast
@@ -75,6 +76,23 @@ def lay_out(model: ir.Model, location: str | None = None, threshold: int = 0) ->
     return _model_file(model, records), FileLayout(external, end)
 
 
+@contextlib.contextmanager
+def _valid_text() -> Iterator[None]:
+    """Turn the errors for a text that has no encoding into a SerializeError."""
+    try:
+        yield
+    except (UnicodeEncodeError, ir.serde.SerdeError) as error:
+        cause: BaseException = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        if not isinstance(cause, UnicodeEncodeError):
+            raise
+        raise SerializeError(
+            f"the model cannot be written: its text {cause.object!a} is no valid Unicode. If it is a name, choose another one."
+        ) from error
+
+
+@_valid_text()
 def skeleton(model: ir.Model) -> onnx.ModelProto:
     """Serialize everything but the initializers of the main graph.
 
@@ -126,6 +144,7 @@ def _model_file(model: ir.Model, records: list[tuple[bytes, ir.TensorProtocol | 
     return FileLayout(parts, end)
 
 
+@_valid_text()
 def describe(proto: onnx.TensorProto, name: str, tensor: ir.TensorProtocol) -> None:
     """Write a tensor into an empty message, without its contents.
 

@@ -123,7 +123,7 @@ class Results:
     def append(self, row: Mapping[str, Any]) -> None:
         """Add a row; it is on the disk when this returns."""
         name = f"{time.time_ns():020}-{uuid.uuid4().hex[:8]}.parquet"  # in the order of the rows
-        _write(self.folder / _PARTS / name, pa.Table.from_pylist([dict(row)], SCHEMA))
+        _write(self.folder / _PARTS / name, pa.Table.from_pylist([_escaped(dict(row))], SCHEMA))
         if len(_files(self.folder / _PARTS)) >= PARTS:
             self.compact()
 
@@ -161,6 +161,15 @@ def rows(table: pa.Table) -> list[dict[str, Any]]:
     """Return a table's rows."""
     found: list[dict[str, Any]] = table.to_pylist()
     return found
+
+
+def _escaped(value: Any) -> Any:
+    """Escape lone surrogates, which Parquet cannot store: an error may quote a name that is no Unicode."""
+    if isinstance(value, dict):
+        return {name: _escaped(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_escaped(each) for each in value)
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
 def _main(folder: Path) -> Iterator[Path]:
