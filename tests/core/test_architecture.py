@@ -23,8 +23,8 @@ CORE = ROOT / "core" / "onnxexp"
 PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 
 MAX_LOOSE_FILES = 10
-MAX_LINES = 14_370
-MAX_LINES_WITHOUT_FRONTEND = 9_505
+MAX_LINES = 14_930
+MAX_LINES_WITHOUT_FRONTEND = 10_065
 TOOLS = ("cli/", "testing/", "checking/")
 FRONTEND = ("capture/", "functionalize/")
 MAY_KNOW_OPERATORS = {"onnxexp/capture/torch_export/", "onnxexp/functionalize/", "onnxexp/cli/"}

@@ -12,37 +12,35 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 __all__ = ["hidden_folder"]
 
-_PREFIX, _SUFFIX = ".onnxexp-", ".tmp"
-_NAME = re.compile(re.escape(_PREFIX) + r"\w{8}" + re.escape(_SUFFIX))
-"""The names that `tempfile.mkdtemp` gives."""
+_PREFIX = ".onnxexp-"
 
 
 @contextlib.contextmanager
-def hidden_folder(parent: str) -> Iterator[str]:
+def hidden_folder(parent: str, suffix: str = ".tmp", recover: Callable[[str], None] = lambda folder: None) -> Iterator[str]:
     """Create a locked folder in `parent`, and remove it with its contents at the end.
 
-    Folders that dead processes of the same user left in `parent` are removed first.
+    Folders of the same suffix that dead processes of the same user left in `parent` are removed first.
+
+    Args:
+        parent: The folder to create it in.
+        suffix: The end of its name.
+        recover: Called before a folder is removed, to move out of it what must not be lost. The folder stays if it raises.
     """
-    _remove_dead(parent)
-    folder, lock = _create(parent)
+    _remove_dead(parent, suffix, recover)
+    folder, lock = _create(parent, suffix)
     try:
         yield folder
     finally:
-        if sys.platform == "win32":
-            os.close(lock)  # an open file cannot be removed there
-            shutil.rmtree(folder, ignore_errors=True)
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
-            os.close(lock)
+        _remove(folder, lock, recover)
 
 
-def _create(parent: str) -> tuple[str, int]:
+def _create(parent: str, suffix: str) -> tuple[str, int]:
     while True:
-        folder = tempfile.mkdtemp(_SUFFIX, _PREFIX, parent)
+        folder = tempfile.mkdtemp(suffix, _PREFIX, parent)
         lock = _lock(folder, wait=True)
         if lock is not None and os.path.isdir(folder):
             return folder, lock
@@ -50,23 +48,37 @@ def _create(parent: str) -> tuple[str, int]:
             os.close(lock)  # another writer took the folder for a dead one before it was locked, and removed it
 
 
-def _remove_dead(parent: str) -> None:
+def _remove_dead(parent: str, suffix: str, recover: Callable[[str], None]) -> None:
+    name = re.compile(re.escape(_PREFIX) + r"\w{8}" + re.escape(suffix))  # as `tempfile.mkdtemp` forms it
     with os.scandir(parent or os.curdir) as entries:
-        found = [each.path for each in entries if _NAME.fullmatch(each.name) and each.is_dir(follow_symlinks=False)]
+        found = [each.path for each in entries if name.fullmatch(each.name) and each.is_dir(follow_symlinks=False)]
     for folder in found:
         lock = _lock(folder, wait=False)
         if lock is not None:
-            if sys.platform == "win32":
-                os.close(lock)
-            shutil.rmtree(folder, ignore_errors=True)
-            if sys.platform != "win32":
-                os.close(lock)
+            with contextlib.suppress(OSError):  # what cannot be recovered stays
+                _remove(folder, lock, recover)
+
+
+def _remove(folder: str, lock: int, recover: Callable[[str], None]) -> None:
+    closed = False
+    try:
+        recover(folder)
+        if sys.platform == "win32":
+            os.close(lock)  # an open file cannot be removed there
+            closed = True
+        shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        if not closed:
+            os.close(lock)
 
 
 if sys.platform == "win32":
 
     def _lock(folder: str, wait: bool) -> int | None:
-        """Open a file in the folder, which cannot be removed while it is open; None if a live process has it open."""
+        """Open a file in the folder, which cannot be removed while it is open.
+
+        Returns None if a live process has it open.
+        """
         path = os.path.join(folder, "lock")
         try:
             if not wait:
@@ -80,8 +92,9 @@ else:
     import fcntl
 
     def _lock(folder: str, wait: bool) -> int | None:
-        """Lock a folder of this user; return the open descriptor, None if another process has the lock or no lock can be had.
+        """Lock a folder of this user; return the open descriptor.
 
+        Returns None if another process has the lock, or no lock can be had.
         Where the file system has no locks, a new folder counts as locked and an old one stays.
         """
         try:
