@@ -28,10 +28,10 @@ from typing import Any
 from onnxexp.errors import OnnxExporterError, OptionError, SerializeError
 from onnxexp.serialize.atomic_file import copy_permissions
 from onnxexp.serialize.exchange import exchange
-from onnxexp.serialize.file_list import MANIFEST, users_entries, write_manifest
+from onnxexp.serialize.file_list import MANIFEST, users_entries, write_manifest, written_files
 from onnxexp.serialize.hidden_folder import hidden_folder
 
-__all__ = ["MANIFEST", "checked_folder", "new_folder"]
+__all__ = ["MANIFEST", "checked_folder", "new_folder", "written_files"]
 
 _SUFFIX = ".folder.tmp"
 _NEW = "new"

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["MANIFEST", "users_entries", "write_manifest"]
+__all__ = ["MANIFEST", "users_entries", "write_manifest", "written_files"]
 
 MANIFEST = "onnxexp.json"
 """The file with the list, and with what else describes the folder."""
@@ -31,6 +31,11 @@ def write_manifest(folder: str, description: Mapping[str, Any]) -> None:
     listed = {name: _described(os.path.join(folder, name)) for name in names}
     with open(os.path.join(folder, MANIFEST), "w", encoding="utf-8") as file:
         file.write(json.dumps({**description, _FILES: listed}, indent=2) + "\n")
+
+
+def written_files(folder: str | os.PathLike[str]) -> list[str]:
+    """Return the names of the files that the last export wrote into a folder."""
+    return sorted(name for name, _ in _listed(os.fspath(folder)))
 
 
 def users_entries(folder: str) -> set[str]:
