@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from onnxexp.errors import SerializeError
 from onnxexp.serialize.hidden_folder import hidden_folder
 
-__all__ = ["NewFile", "checked_target", "explained", "new_file", "write_file"]
+__all__ = ["NewFile", "checked_target", "copy_permissions", "explained", "new_file", "write_file"]
 
 _NOT_SUPPORTED = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.ENODEV}
 _WORTH_RESERVING = 1 << 20
@@ -47,7 +47,7 @@ class NewFile:
         self.replaces = old is not None
         self.file = open(temporary, "xb")  # noqa: SIM115 - `new_file` closes it
         if old is not None:
-            _copy_permissions(temporary, old)
+            copy_permissions(temporary, old)
 
     def reserve(self, size: int) -> None:
         """Allocate the file's blocks, so that a full disk is an early error.
@@ -112,7 +112,7 @@ def write_file(path: str | os.PathLike[str], content: str | bytes | memoryview, 
         file.publish()
 
 
-def _copy_permissions(path: str, old: os.stat_result) -> None:
+def copy_permissions(path: str, old: os.stat_result) -> None:
     if sys.platform == "win32":
         return
     if (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):

@@ -1,4 +1,4 @@
-"""Hidden folders for files that are not complete yet, and for temporary ones.
+"""Hidden folders beside a destination, for files that are not complete yet.
 
 A folder is locked while its process writes. The lock ends with the process, however that ends, so that the next writer in the
 same place finds the folders of dead processes and removes them, and never those of live ones.
@@ -12,32 +12,30 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 __all__ = ["hidden_folder", "remove_if_dead", "temporary_folder"]
 
-_PREFIX, _SUFFIX = ".onnxexp-", ".tmp"
-_NAME = re.compile(re.escape(_PREFIX) + r"\w{8}" + re.escape(_SUFFIX))
-"""The names that `tempfile.mkdtemp` gives."""
+_PREFIX = ".onnxexp-"
 
 
 @contextlib.contextmanager
-def hidden_folder(parent: str) -> Iterator[str]:
+def hidden_folder(parent: str, suffix: str = ".tmp", recover: Callable[[str], None] = lambda folder: None) -> Iterator[str]:
     """Create a locked folder in `parent`, and remove it with its contents at the end.
 
-    Folders that dead processes of the same user left in `parent` are removed first.
+    Folders of the same suffix that dead processes of the same user left in `parent` are removed first.
+
+    Args:
+        parent: The folder to create it in.
+        suffix: The end of its name.
+        recover: Called before a folder is removed, to move out of it what must not be lost. The folder stays if it raises.
     """
-    _remove_dead(parent)
-    folder, lock = _create(parent)
+    _remove_dead(parent, suffix, recover)
+    folder, lock = _create(parent, suffix)
     try:
         yield folder
     finally:
-        if sys.platform == "win32":
-            os.close(lock)  # an open file cannot be removed there
-            shutil.rmtree(folder, ignore_errors=True)
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
-            os.close(lock)
+        _remove(folder, lock, recover)
 
 
 @contextlib.contextmanager
@@ -50,9 +48,9 @@ def temporary_folder() -> Iterator[str]:
         yield folder
 
 
-def _create(parent: str) -> tuple[str, int]:
+def _create(parent: str, suffix: str) -> tuple[str, int]:
     while True:
-        folder = tempfile.mkdtemp(_SUFFIX, _PREFIX, parent)
+        folder = tempfile.mkdtemp(suffix, _PREFIX, parent)
         try:
             lock = _lock(folder, wait=True)
         except OSError:  # such as too many open files
@@ -64,24 +62,35 @@ def _create(parent: str) -> tuple[str, int]:
             os.close(lock)  # another writer took the folder for a dead one before it was locked, and removed it
 
 
-def _remove_dead(parent: str) -> None:
+def _remove_dead(parent: str, suffix: str, recover: Callable[[str], None]) -> None:
+    name = re.compile(re.escape(_PREFIX) + r"\w{8}" + re.escape(suffix))  # as `tempfile.mkdtemp` forms it
     try:
         with os.scandir(parent or os.curdir) as entries:
-            found = [each.path for each in entries if _NAME.fullmatch(each.name) and each.is_dir(follow_symlinks=False)]
+            found = [each.path for each in entries if name.fullmatch(each.name) and each.is_dir(follow_symlinks=False)]
     except PermissionError:  # a folder that may be written, but not listed
         return
     for folder in found:
-        remove_if_dead(folder)
+        remove_if_dead(folder, recover)
 
 
-def remove_if_dead(folder: str) -> None:
+def remove_if_dead(folder: str, recover: Callable[[str], None] = lambda folder: None) -> None:
     """Remove a hidden folder, unless its process is alive."""
     lock = _lock(folder, wait=False)
     if lock is not None:
+        with contextlib.suppress(OSError):  # what cannot be recovered stays
+            _remove(folder, lock, recover)
+
+
+def _remove(folder: str, lock: int, recover: Callable[[str], None]) -> None:
+    closed = False
+    try:
+        recover(folder)
         if sys.platform == "win32":
-            os.close(lock)
+            os.close(lock)  # an open file cannot be removed there
+            closed = True
         shutil.rmtree(folder, ignore_errors=True)
-        if sys.platform != "win32":
+    finally:
+        if not closed:
             os.close(lock)
 
 

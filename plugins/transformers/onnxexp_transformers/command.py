@@ -37,6 +37,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     started = time.perf_counter()
     with Progress() as progress:
         progress.stage("loading torch and transformers")
+        from onnxexp.serialize.atomic_folder import written_files
         from onnxexp_transformers.export_model import export
 
         progress.stage(f"exporting {options.target}")
@@ -44,17 +45,18 @@ def run(options: argparse.Namespace, output: Output) -> int:
         exported = export(
             options.target.partition(":")[2],
             options.task,
+            options.output,
             dtype=_dtype(options.dtype),
             trust_remote_code=options.trust_remote_code,
             task_options={name: value for name, value in given.items() if value is not None},
             opset_version=options.opset,
             target=options.runs_in,
             verify=options.verify,
+            command=_command(options),
             **selection(options),
         )
-        progress.stage(f"writing {options.output}")
-        folder = exported.save(options.output, command=_command(options))
-    files = sorted(file.name for file in folder.iterdir())
+    folder = options.output.absolute()
+    files = written_files(folder)
     seconds = time.perf_counter() - started
     nodes = {name: len(program.model.graph) for name, program in exported.programs.items()}
     output.pairs(

@@ -12,10 +12,11 @@ import torch
 
 import onnxexp
 from onnxexp import CaptureError
+from onnxexp.serialize.atomic_folder import checked_folder
 from onnxexp_transformers.expert_loops import all_experts
 from onnxexp_transformers.export_switch import export_switch
 from onnxexp_transformers.exported_parts import ExportedParts
-from onnxexp_transformers.folder import write_folder
+from onnxexp_transformers.folder import check_folder, write_folder
 from onnxexp_transformers.loading import load
 from onnxexp_transformers.shared_buffers import SHARED_BUFFERS, shareable
 from onnxexp_transformers.tasks import Part, task_of
@@ -37,14 +38,15 @@ class ExportedModel(ExportedParts):
     def save(self, folder: str | os.PathLike[str], *, command: str | None = None) -> Path:
         """Write the graphs, the configuration, the tokenizer's files and a model card.
 
-        The folder appears, or replaces an earlier export, when it is complete.
+        The folder appears, or replaces an earlier export, when it is complete. In the folder of an earlier export, files that no
+        export wrote stay, and so do those that were changed since, unless this export writes a file of that name.
 
         Args:
             folder: The folder to write.
             command: The command for the model card; None describes the call in Python.
 
         Raises:
-            OptionError: The folder exists, and is no earlier export.
+            OptionError: The folder has files and is no earlier export, or files that are not an export's are in the way.
             SerializeError: The files could not be written. An earlier folder is unharmed.
         """
         return write_folder(Path(folder), self, command)
@@ -58,6 +60,7 @@ def export(
     dtype: torch.dtype | None = None,
     trust_remote_code: bool = False,
     task_options: Mapping[str, Any] | None = None,
+    command: str | None = None,
     **options: Any,
 ) -> ExportedModel:
     """Export a model of transformers for a task.
@@ -65,20 +68,25 @@ def export(
     Args:
         model: A model, a configuration (its weights are random), the path of a checkpoint folder, or of a ``config.json``.
         task: The name of the task, such as ``text-generation``; `onnxexp_transformers.tasks.TASKS` lists them.
-        output: A folder to write; None only returns the programs.
+        output: A folder to write, as `ExportedModel.save` does; None only returns the programs.
         dtype: The dtype of the weights to load; None keeps the checkpoint's.
         trust_remote_code: Whether Python files of the checkpoint may run.
         task_options: Options of the task: ``{"cache": "static", "max_length": 512}``.
+        command: The command for the model card of `output`; None describes the call in Python.
         options: Options of `onnxexp.export`: `opset_version`, `target`, `plugins`, `verify`, ….
 
     Raises:
-        OptionError: There is no such task, the model does not fit it, or cannot be loaded.
+        OptionError: There is no such task, the model does not fit it, or cannot be loaded, or `output` cannot be replaced.
         OnnxExporterError: What `onnxexp.export` raises.
     """
     chosen = task_of(task)
+    if output is not None:
+        checked_folder(output)  # before the weights are read
     loaded = load(model, chosen, trust_remote_code=trust_remote_code, dtype=dtype)
     given = dict(task_options or {})
     parts = chosen.parts(loaded.model, **given)
+    if output is not None:
+        check_folder(Path(output), task, [part.name for part in parts], loaded)
     with export_switch(loaded.model), all_experts(loaded.model):
         programs = {part.name: _program(part, options) for part in parts}
     for program in programs.values():
@@ -86,7 +94,7 @@ def export(
             program.model.metadata_props[SHARED_BUFFERS] = " ".join(inputs)
     exported = ExportedModel(task, programs, loaded, given)
     if output is not None:
-        exported.save(output)
+        exported.save(output, command=command)
     return exported
 
 

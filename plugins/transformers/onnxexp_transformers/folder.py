@@ -1,53 +1,60 @@
-"""Write an exported folder: graphs, configuration, tokenizer, model card.
-
-The folder is written beside its destination, and moved there when it is complete. Only a folder that is empty or was written here
-before is replaced.
-"""
+"""Write an exported folder: graphs, configuration, tokenizer, model card."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import shutil
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import onnxexp
-from onnxexp import OptionError
-from onnxexp.serialize.atomic_file import explained
+from onnxexp.serialize.atomic_folder import MANIFEST, checked_folder, new_folder
 from onnxexp_transformers.exported_parts import ExportedParts
 from onnxexp_transformers.genai_config import genai_config
+from onnxexp_transformers.loading import Loaded
 from onnxexp_transformers.model_card import model_card
 
-__all__ = ["MANIFEST", "write_folder"]
+__all__ = ["check_folder", "write_folder"]
 
-MANIFEST = "onnxexp.json"
-"""The file that describes an exported folder: its task, the task's options, and its graphs."""
-_COPIED = (".json", ".txt", ".model", ".jinja", ".tiktoken")
-"""The suffixes of the files of tokenizers and processors."""
-_OWN = ("config.json", "generation_config.json", "genai_config.json", MANIFEST)
+_CARD = "README.md"
+
+
+def check_folder(folder: Path, task: str, parts: Collection[str], loaded: Loaded) -> None:
+    """Check before an export that its folder can be written.
+
+    Args:
+        folder: The folder to write.
+        task: The name of the task.
+        parts: The names of the graphs.
+        loaded: The model.
+
+    Raises:
+        OptionError: It is no folder that an export may replace, or files of the user are in the way.
+        SerializeError: The system does not allow to write there.
+    """
+    names = {f"{part}{suffix}" for part in parts for suffix in (".onnx", ".onnx.data")} | {MANIFEST, _CARD, "config.json"}
+    names |= {"generation_config.json"} if loaded.model.can_generate() else set()
+    names |= {"genai_config.json"} if task == "text-generation" else set()
+    checked_folder(folder, names | {file.name for file in loaded.tokenizer})
 
 
 def write_folder(folder: Path, parts: ExportedParts, command: str | None) -> Path:
     """Write a folder; see `ExportedModel.save`."""
     folder, model = folder.absolute(), parts.loaded.model
-    with _new_folder(folder) as place:
+    graphs = [f"{name}.onnx" for name in parts.programs]
+    with new_folder(folder, {"task": parts.task, "options": dict(parts.options), "graphs": graphs}) as hidden:
+        place = Path(hidden)
         for name, program in parts.programs.items():
             program.save(place / f"{name}.onnx")
-        if parts.loaded.folder is not None:
-            _copy_tokenizer(parts.loaded.folder, place)
+        for file in parts.loaded.tokenizer:
+            shutil.copyfile(file, place / file.name)
         model.config.save_pretrained(place)
         if model.can_generate():
             model.generation_config.save_pretrained(place)
         if parts.task == "text-generation":
             _write_genai_config(place, parts.program, model)
-        graphs = [f"{name}.onnx" for name in parts.programs]
-        manifest = {"task": parts.task, "options": dict(parts.options), "graphs": graphs}
-        (place / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", "utf-8")
-        (place / "README.md").write_text(model_card(folder.name, parts, command), "utf-8")
+        (place / _CARD).write_text(model_card(folder.name, parts, command), "utf-8", "backslashreplace")
     return folder
 
 
@@ -56,37 +63,3 @@ def _write_genai_config(place: Path, program: onnxexp.ONNXProgram, model: Any) -
     described = genai_config(program.model.graph, model.config, model.generation_config)
     if described is not None:
         (place / "genai_config.json").write_text(json.dumps(described, indent=2) + "\n", "utf-8")
-
-
-def _copy_tokenizer(source: Path, place: Path) -> None:
-    for file in sorted(source.iterdir()):
-        if file.suffix in _COPIED and file.name not in _OWN and not file.name.endswith(".index.json"):
-            shutil.copyfile(file, place / file.name)
-
-
-@contextlib.contextmanager
-def _new_folder(folder: Path) -> Iterator[Path]:
-    """Make a folder for `folder`, and move it there at the end.
-
-    Raises OptionError for a folder with other contents, SerializeError where the system fails.
-    """
-    if folder.exists() and not folder.is_dir():
-        raise OptionError(f"{folder} is a file: give a folder")
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / MANIFEST).is_file():
-        raise OptionError(f"{folder} has files of its own, and is no earlier export (it has no {MANIFEST}): give a new folder")
-    if not folder.parent.is_dir():
-        raise OptionError(f"the folder {folder.parent} does not exist: create it, or choose another place")
-    with explained(str(folder), 0), tempfile.TemporaryDirectory(".tmp", ".onnxexp-", folder.parent) as temporary:
-        place = Path(temporary, "new")
-        place.mkdir()
-        yield place
-        if folder.exists():
-            old = Path(temporary, "old")
-            os.replace(folder, old)
-            try:
-                os.replace(place, folder)
-            except OSError:
-                os.replace(old, folder)
-                raise
-        else:
-            os.replace(place, folder)

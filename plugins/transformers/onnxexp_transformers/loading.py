@@ -6,7 +6,8 @@ import contextlib
 import copy
 import dataclasses
 import os
-from collections.abc import Iterator
+import pickle
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 import onnxexp
 from onnxexp import OptionError
+from onnxexp_transformers.checkpoint_files import check_files, tokenizer_files
+from onnxexp_transformers.config_settings import check_names, own_implementations
 from onnxexp_transformers.tasks import Task
 from onnxexp_transformers.tasks.fitting import check_fit, loader_of, model_classes
 
@@ -32,10 +35,12 @@ class Loaded:
     Attributes:
         model: The model of transformers.
         folder: Its checkpoint folder; None where there is none.
+        tokenizer: The files of its tokenizer and its processor.
     """
 
     model: PreTrainedModel
     folder: Path | None = None
+    tokenizer: Sequence[Path] = ()
 
 
 def load(source: Any, task: Task, *, trust_remote_code: bool = False, dtype: torch.dtype | None = None) -> Loaded:
@@ -67,10 +72,10 @@ def load(source: Any, task: Task, *, trust_remote_code: bool = False, dtype: tor
         return Loaded(_random(config, task, dtype, str(path), trust))
     if not any(found for pattern in _WEIGHTS for found in path.glob(pattern)):
         raise OptionError(f"{path} has no weights (*.safetensors); for random weights, give {path / 'config.json'}")
-    factory = loader_of(config, task)
     if any(path.glob("*.safetensors*")):
         onnxexp.read_checkpoint(path)  # its errors name the file that is missing or damaged
     with _explained(str(path)):
+        factory = loader_of(config, task)
         model, loading = factory.from_pretrained(
             path, config=config, dtype=dtype or "auto", local_files_only=True, output_loading_info=True, **trust
         )
@@ -81,28 +86,32 @@ def load(source: Any, task: Task, *, trust_remote_code: bool = False, dtype: tor
             f"{path} lacks weights of {type(model).__name__}, or has them in another shape: {shown}; "
             "cure: choose another checkpoint"
         )
-    return Loaded(model.eval(), path)
+    return Loaded(model.eval(), path, tokenizer_files(path))
 
 
 def _config(path: Path, trust: dict[str, bool]) -> PreTrainedConfig:
     file = path / "config.json" if path.is_dir() else path
+    if path.is_dir():
+        check_files(path)
     if not file.is_file():
         problem = "has no config.json" if path.is_dir() else "does not exist"
         raise OptionError(f"{path} {problem}: give a checkpoint folder, or the path of a config.json for random weights")
+    given = file.parent if path.is_dir() else file
     with _explained(str(file)):
-        config: PreTrainedConfig = transformers.AutoConfig.from_pretrained(
-            file.parent if path.is_dir() else file, local_files_only=True, **trust
-        )
+        settings, _ = PreTrainedConfig.get_config_dict(given, local_files_only=True)
+        check_names(settings, str(file))
+        config: PreTrainedConfig = transformers.AutoConfig.from_pretrained(given, local_files_only=True, **trust)
+        own_implementations(config, str(file))
     return config
 
 
 def _random(config: PreTrainedConfig, task: Task, dtype: torch.dtype | None, what: str, trust: dict[str, bool]) -> Any:
-    factory = loader_of(config, task)
-    listed = model_classes(factory.__name__, type(config))
-    if not config.architectures and len(listed) > 1:  # transformers chooses by the name of the class
-        config = copy.deepcopy(config)
-        config.architectures = [listed[0].__name__]
     with _explained(what):
+        factory = loader_of(config, task)
+        listed = model_classes(factory.__name__, type(config))
+        if not config.architectures and len(listed) > 1:  # transformers chooses by the name of the class
+            config = copy.deepcopy(config)
+            config.architectures = [listed[0].__name__]
         return factory.from_config(config, dtype=dtype or config.dtype or torch.float32, **trust).eval()
 
 
@@ -118,6 +127,8 @@ def _explained(what: str) -> Iterator[None]:
         reason = text.partition("\n")[0]
         if "trust_remote_code" in text:
             cure = "it contains code of its own, which runs only with trust_remote_code=True (--trust-remote-code): read it first"
+        elif isinstance(error, pickle.UnpicklingError):
+            cure = "its pickled weights contain more than tensors, which could run code: take a checkpoint with safetensors"
         else:
             cure = "check its files, or download it again"
         raise OptionError(f"{what} cannot be loaded: {type(error).__name__}: {reason}; cure: {cure}") from error

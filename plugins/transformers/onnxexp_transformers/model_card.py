@@ -10,6 +10,7 @@ import transformers
 
 import onnxexp
 from onnxexp_transformers.exported_parts import ExportedParts
+from onnxexp_transformers.markdown_text import code, fenced, plain
 
 __all__ = ["model_card"]
 
@@ -17,13 +18,13 @@ __all__ = ["model_card"]
 def model_card(name: str, exported: ExportedParts, command: str | None) -> str:
     """Return the text of README.md: the graphs, and how they were made."""
     task, loaded = exported.task, exported.loaded
-    source = f" from the checkpoint `{loaded.folder.name}`" if loaded.folder is not None else ""
-    made = command or _call(exported)
+    source = f" from the checkpoint {code(loaded.folder.name)}" if loaded.folder is not None else ""
+    made = fenced(command, "sh") if command else fenced(_call(exported), "python")
     parts = [
         f"---\nlibrary_name: onnx\npipeline_tag: {task}\n---\n",
-        f"# {name}\n",
-        f"`{type(loaded.model).__name__}`{source}, exported to ONNX by onnxexp {onnxexp.__version__} for {task}.\n",
-        f"```{'sh' if command else 'python'}\n{made}\n```\n",
+        f"# {plain(name)}\n",
+        f"{code(type(loaded.model).__name__)}{source}, exported to ONNX by onnxexp {onnxexp.__version__} for {task}.\n",
+        f"{made}\n",
         *(f"## {part}.onnx\n\n{_graph(program.model)}" for part, program in exported.programs.items()),
         f"Made with transformers {transformers.__version__} and torch {torch.__version__}.\n",
     ]
@@ -42,7 +43,7 @@ def _graph(model: ir.Model) -> str:
 
 
 def _rows(kind: str, values: Sequence[ir.Value]) -> list[str]:
-    return [f"| {kind} | `{value.name}` | {_type(value)} |\n" for value in values]
+    return [f"| {kind} | {code(value.name or '')} | {code(_type(value))} |\n" for value in values]
 
 
 def _type(value: ir.Value) -> str:

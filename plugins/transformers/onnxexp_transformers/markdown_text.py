@@ -1,0 +1,40 @@
+"""Any text as a part of a Markdown page.
+
+A name comes from a folder or from a checkpoint. It must not begin another line, table cell, element or block.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["code", "fenced", "plain"]
+
+_SPECIAL = re.compile(r"([\\`*_\[\]#<>&|$~])")
+
+
+def plain(text: str) -> str:
+    """Return the text for a heading or a paragraph, without markup."""
+    return _SPECIAL.sub(r"\\\1", _one_line(text))
+
+
+def code(text: str) -> str:
+    """Return the text as inline code, in a table too."""
+    line = _one_line(text).replace("|", r"\|") or " "
+    fence = "`" * (_longest_run(line) + 1)
+    space = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{fence}{space}{line}{space}{fence}"
+
+
+def fenced(text: str, language: str) -> str:
+    """Return the text as a block of code."""
+    fence = "`" * max(3, _longest_run(text) + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def _longest_run(text: str) -> int:
+    return max(map(len, re.findall("`+", text)), default=0)
+
+
+def _one_line(text: str) -> str:
+    """Escape what is no printable character: lines, controls, directions of writing, lone surrogates."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)
