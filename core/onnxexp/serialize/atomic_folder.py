@@ -79,7 +79,7 @@ def checked_folder(path: str | os.PathLike[str], names: Collection[str] = ()) ->
     """
     given = os.fsdecode(path)
     if "\0" in given:
-        raise OptionError(f"{given!r} is no path: it has a NUL character")
+        raise OptionError(f"{given!r} is no path: it has a NUL character; give a path without one")
     with _explained(given):
         folder = os.path.realpath(given)
         parent = os.path.dirname(folder)

@@ -164,7 +164,10 @@ def rows(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def _escaped(value: Any) -> Any:
-    """Escape lone surrogates, which Parquet cannot store: an error may quote a name that is no Unicode."""
+    """Escape lone surrogates, which Parquet cannot store.
+
+    An error may quote a name that is no Unicode.
+    """
     if isinstance(value, dict):
         return {name: _escaped(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""The files of a checkpoint folder that are read, and those that are copied into an export.
+"""The files of a checkpoint folder that may be read and copied into an export.
 
 Anyone may have made the folder: a link in it may lead to a private file, and a name to a device or a pipe.
 """
@@ -50,7 +50,7 @@ def tokenizer_files(folder: Path) -> list[Path]:
             problem = _problem(file)
             if problem:
                 onnxexp.warn(
-                    f"{file.name!r} of the checkpoint is not copied: {problem}; if the tokenizer needs it, copy it yourself"
+                    f"{file.name!r} of the checkpoint is not copied: {problem}; cure: copy it yourself, if the tokenizer needs it"
                 )
             elif problem is not None:
                 found.append(file)
@@ -58,7 +58,10 @@ def tokenizer_files(folder: Path) -> list[Path]:
 
 
 def _problem(file: Path) -> str | None:
-    """Say why a file must not be copied: "" if it may be, None if there is no such file."""
+    """Return why a file must not be copied, "" if it may be.
+
+    Returns None if there is no such file.
+    """
     try:
         place = file.resolve(strict=True)
         status = place.stat()

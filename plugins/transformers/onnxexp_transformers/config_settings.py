@@ -1,4 +1,4 @@
-"""Settings of a configuration file that make transformers ask the hub, or run code from elsewhere."""
+"""Settings by which transformers contacts the hub, or runs code from elsewhere."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ def own_implementations(config: PreTrainedConfig, file: str) -> None:
                     f"{file} selects code of the hub: {shown}, which cannot be exported; cure: remove that entry, if PyTorch's "
                     "own implementation computes the same"
                 )
-            onnxexp.warn(f"{file} selects {shown}: the export takes PyTorch's own implementation")
+            taken = "the export takes PyTorch's own implementation"
+            onnxexp.warn(f"{file} selects {shown}: {taken}; cure: remove that entry, and the warning does not come again")
             setattr(each, name, None)
 
 

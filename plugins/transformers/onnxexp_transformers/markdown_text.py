@@ -36,5 +36,5 @@ def _longest_run(text: str) -> int:
 
 
 def _one_line(text: str) -> str:
-    """Escape what is no printable character: lines, controls, directions of writing, lone surrogates."""
+    """Escape lines, controls, directions of writing and lone surrogates."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)
