@@ -98,6 +98,8 @@ def _running(op: Builder, x: Tensor, dim: int, start: float, step: Callable[[Ten
 def _extremes(op: Builder, worse: str, x: Tensor, dim: int, start: float) -> tuple[Tensor, Tensor]:
     def body(best: Tensor, place: Tensor, here: Tensor, element: Tensor) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
         better = op.Not(compare(op, worse, element, best))
+        if x.dtype.is_floating_point:  # NaN is better than every number, and comparisons with it are false
+            better = op.Or(compare(op, "IsNaN", element), op.And(better, op.Not(compare(op, "IsNaN", best))))
         best, place = select(op, better, element, best), select(op, better, here, place)
         return [best, place, op.Add(here, 1)], [best, place]
 
