@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
+import onnxexp
 from onnxexp.testing import Case, cases
 
 torch.manual_seed(0)
@@ -34,3 +36,37 @@ X, Y, V, W = torch.randn(2, 3), torch.randn(2, 4), torch.randn(3), torch.randn(3
 )
 def test_join(check):
     check()
+
+
+def _pad(side: str, value: float, batch_first: bool = False):
+    return lambda *each: torch.nn.utils.rnn.pad_sequence(each, batch_first, value, side)
+
+
+LONG, MIDDLE, SHORT = torch.randn(5, 3), torch.randn(4, 3), torch.randn(2, 3)
+LENGTHS = {0: [0], 1: [0], 2: [0]}
+
+
+@cases(
+    Case(_pad("right", 0.0), LONG, MIDDLE, SHORT, name="pad_sequence_static"),
+    Case(_pad("right", 0.0), LONG, MIDDLE, SHORT, dynamic=LENGTHS, opsets=[11, 20], name="pad_sequence"),
+    Case(_pad("left", -1.5, True), LONG, MIDDLE, SHORT, dynamic=LENGTHS, opsets=[11, 20], name="pad_sequence_left"),
+    Case(_pad("right", -1.5), LONG, MIDDLE.int(), SHORT.double(), name="pad_sequence_of_other_dtypes"),
+    Case(
+        _pad("right", 2.7), LONG[:, 0].long(), SHORT[:, 0].long(), dynamic={0: [0], 1: [0]}, opsets=[11, 20], name="pad_integers"
+    ),
+)
+def test_pad_sequence(check):
+    check()
+
+
+@pytest.mark.parametrize("capture", ["export", "trace", "script"])
+def test_the_longest_sequence_need_not_be_the_longest_of_the_example(capture):
+    class Padded(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return torch.nn.utils.rnn.pad_sequence([x, y], batch_first=True)
+
+    axes = {"x": {0: "a"}, "y": {0: "b"}}
+    program = onnxexp.export(Padded(), (LONG, SHORT), dynamic_shapes=axes, capture=capture)
+    for lengths in ((5, 2), (2, 6), (4, 4), (0, 3), (3, 0), (1, 7)):
+        x, y = (torch.randn(length, 3) for length in lengths)
+        torch.testing.assert_close(program(x, y), Padded()(x, y))

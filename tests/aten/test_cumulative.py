@@ -46,3 +46,19 @@ def test_cumulative(check):
 @cases(Case(products, X, opsets=(25, 26)), Case(lambda x: x.cumprod(1), X, opsets=(26,), emits={"CumProd"}, name="one node"))
 def test_cumprod_of_opset_26(check):
     check()
+
+
+LARGE = torch.full((39,), 3)  # 3**39 is above 2**53
+NUMBERS = torch.randint(-9, 9, (3, 2, 4, 5))
+
+
+@cases(
+    Case(lambda x: x.prod(), LARGE, dynamic={0: [0]}, name="prod_above_2_to_the_53"),
+    Case(
+        lambda x: (x.prod(), x.prod(0), x.prod(0, dtype=torch.int32)), torch.arange(2, 74).to(torch.uint8), name="prod_overflows"
+    ),
+    *(Case(lambda x, d=d: (x.prod(d), x.prod(d, True)), NUMBERS, dynamic={0: [0, 2]}, name=f"prod_{d}") for d in range(4)),
+    Case(lambda x: (x[:0].prod(), x[:0].prod(0), x[0, 0, 0, 0].prod(), (x > -9).prod(1)), NUMBERS, name="prod_of_few"),
+)
+def test_products_of_integers(check):
+    check()

@@ -276,3 +276,12 @@ def test_the_reason_why_a_node_is_not_folded_is_logged(caplog: pytest.LogCapture
     assert [record.getMessage() for record in caplog.records] == [
         "Gather is not folded: IndexError: index 5 is out of bounds for axis 0 with size 2"
     ]
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.float16, torch.bfloat16])
+def test_a_cast_that_makes_a_weight_larger_is_not_folded(dtype):
+    op = Builder(20)
+    weight = torch.ones(2, SMALL).to(dtype)
+    assert op.Cast(op.constant(weight), to=torch.float64).const is None
+    assert op.Cast(op.constant(weight[:, :2]), to=torch.float64).const is not None
+    assert op.Cast(op.constant(weight.double()), to=torch.float32).const is not None

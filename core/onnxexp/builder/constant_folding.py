@@ -1,8 +1,9 @@
 """Constant folding: compute nodes at export whose inputs are all constant.
 
-Views of a weight need no memory and are folded at any size: the writer reads through them. Casts and concatenations of weights
-are folded at any size too. onnx's reference implementation computes the other operators, only for small tensors, and only where
-it agrees with ONNX Runtime (`tests/core/test_folding.py` compares them): some of its results are wrong, as MaxPool's indices.
+Views of a weight need no memory and are folded at any size: the writer reads through them. So are concatenations of weights, and
+casts that do not make them larger: packed codes stay packed. onnx's reference implementation computes the other operators, only
+for small tensors, and only where it agrees with ONNX Runtime (`tests/core/test_folding.py` compares them): some of its results
+are wrong, as MaxPool's indices.
 """
 
 from __future__ import annotations
@@ -162,7 +163,7 @@ def _squeeze(tensor: torch.Tensor, axes: list[int] | None) -> torch.Tensor:
 
 
 def _cast(inputs: list[Any], attributes: dict[str, Any]) -> torch.Tensor | None:
-    """Cast, except where torch rounds or saturates differently from ONNX.
+    """Cast, except where a weight would grow, or torch computes otherwise than ONNX.
 
     They differ in casts to float8, and to integers that overflow. Casts from float8 stay nodes: they keep stored weights small.
     """
@@ -170,6 +171,8 @@ def _cast(inputs: list[Any], attributes: dict[str, Any]) -> torch.Tensor | None:
     if to == ir.DataType.STRING:
         return None
     dtype = from_onnx(to)
+    if dtype.itemsize > tensor.dtype.itemsize and tensor.numel() > SMALL:
+        return None
     if any(each.is_floating_point and each.itemsize == 1 for each in (dtype, tensor.dtype)):
         return None
     if tensor.is_floating_point() and not dtype.is_floating_point and not dtype.is_complex and dtype != torch.bool:

@@ -44,10 +44,15 @@ def _is_static_split(
     return isinstance(indices_or_sections, torch.Tensor) or isinstance(input.shape[dim], int)
 
 
+def _depends_on_values(x: torch.Tensor) -> bool:
+    """Whether a size depends on values; False under Dynamo, which cannot test it."""
+    return not torch.compiler.is_dynamo_compiling() and bool(free_unbacked_symbols(x.shape))
+
+
 _STATIC: dict[str, Callable[..., bool]] = {
     "narrow": lambda input, dim, start, length: not isinstance(start, torch.Tensor),
     "one_hot": lambda input, num_classes=-1: isinstance(num_classes, int) and num_classes != -1,
-    "take": lambda input, *args, **options: not free_unbacked_symbols(input),
+    "take": lambda input, *args, **options: not _depends_on_values(input),
     "tensor_split": _is_static_split,
     "istft": lambda *args, **options: not any(isinstance(each, torch.SymInt) for each in (*args, *options.values())),
     **dict.fromkeys(WINDOWS, lambda window_length, *parameters, **options: not isinstance(window_length, torch.SymInt)),
@@ -155,7 +160,7 @@ def _as_tensor(original: Callable[..., Any], data: Any, dtype: torch.dtype | Non
 
 def _roll(original: Callable[..., Any], input: torch.Tensor, shifts: Any, dims: Any = ()) -> torch.Tensor:
     """Call our operator for sizes that depend on values; torch compares them with 0."""
-    if not free_unbacked_symbols(input.shape):
+    if not _depends_on_values(input):
         return original(input, shifts, dims)
     lists = ([*each] if isinstance(each, (list, tuple)) else [each] for each in (shifts, () if dims is None else dims))
     rolled: torch.Tensor = torch.ops.onnxexp_shapes.roll(input, *lists)

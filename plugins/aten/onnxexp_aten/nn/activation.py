@@ -126,23 +126,17 @@ def hardsigmoid(op: Builder, self: Tensor) -> Tensor:
 
 @table("hardshrink")
 def hardshrink(op: Builder, self: Tensor, lambd: Any) -> Tensor:
-    """hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor"""
-    return _shrink(op, self, lambd, 0.0)
+    """hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor; NaN stays NaN, which ONNX's Shrink makes 0"""
+    bound = op.constant(float(op.static(lambd, "lambd")), self.dtype)
+    inside = relate(op, "LessOrEqual", compute(op, "Abs", self), bound)
+    return select(op, inside, op.constant(0.0, self.dtype), self)
 
 
 @table("softshrink")
 def softshrink(op: Builder, self: Tensor, lambd: Any) -> Tensor:
-    """softshrink(Tensor self, Scalar lambd=0.5) -> Tensor"""
-    return _shrink(op, self, lambd, op.static(lambd, "lambd"))
-
-
-def _shrink(op: Builder, x: Tensor, lambd: Any, bias: float) -> Tensor:
+    """softshrink(Tensor self, Scalar lambd=0.5) -> Tensor; NaN stays NaN, which ONNX's Shrink makes 0"""
     bound = float(op.static(lambd, "lambd"))
-    if x.dtype in (torch.float16, torch.float32):
-        return compute(op, "Shrink", x, lambd=bound, bias=float(bias))
-    outside = compare(op, "Greater", compute(op, "Abs", x), bound)
-    moved = compute(op, "Sub", x, compute(op, "Mul", compute(op, "Sign", x), bias)) if bias else x
-    return select(op, outside, moved, op.constant(0.0, x.dtype))
+    return compute(op, "Sub", self, clamp(op, self, -bound, bound))
 
 
 # Exponential

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import select
 from onnxexp_aten.math.functions_of_two import logaddexp
-from onnxexp_aten.reduction.reductions import summable
+from onnxexp_aten.reduction.reductions import reduced, summable
 from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.constant_of_shape import filled
-from onnxexp_aten.support.kernel_dtypes import compare, compute, running_dtype
+from onnxexp_aten.support.kernel_dtypes import compare, compute, running_dtype, targets_plain_onnx
 from onnxexp_aten.support.lower_by_table import lower_by
 from onnxexp_aten.support.tensor_sizes import size_at
-from onnxexp_aten.support.view_nodes import END, sliced, swapped
+from onnxexp_aten.support.view_nodes import END, permuted, sliced, swapped, unsqueezed
 
 __all__ = ["running_sum", "table"]
 
@@ -55,6 +56,55 @@ def cumprod(op: Builder, self: Tensor, dim: int, dtype: torch.dtype | None) -> T
 def cumprod_26(op: Builder, self: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:
     """cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
     return _native(op, "CumProd", summable(op, self, dtype), dim)
+
+
+@table("prod")
+def prod(op: Builder, self: Tensor, dtype: torch.dtype | None) -> Tensor:
+    """prod(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
+    x = summable(op, self, dtype)
+    found = _reduced_exactly(op, self, x)
+    if found is not None:
+        return found
+    flat = op.Reshape(x, [-1])
+    return _product(op, flat, 0) if size_at(op, flat, 0) != 0 else op.constant(1, x.dtype)
+
+
+@table("prod.dim_int")
+def prod_dim(op: Builder, self: Tensor, dim: int, keepdim: bool, dtype: torch.dtype | None) -> Tensor:
+    """prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+    x = summable(op, self, dtype)
+    found = _reduced_exactly(op, self, x, [dim], keepdim)
+    if found is not None:
+        return found
+    axis = axis_of(op, x, dim)
+    if size_at(op, x, axis) == 0:
+        return reduced(op, "ReduceProd", x, [axis], keepdim)
+    product = _product(op, x, axis)
+    return unsqueezed(op, product, [axis]) if keepdim else product
+
+
+def _reduced_exactly(op: Builder, given: Tensor, x: Tensor, dims: Any = None, keepdim: bool = False) -> Tensor | None:
+    """The product of `x`, cast from `given`, by ``ReduceProd`` if that is exact.
+
+    ONNX Runtime multiplies integers as float64: it rounds from 2**53 on, and saturates where torch's product wraps around.
+    """
+    exact = x.dtype.is_floating_point or given.dtype == torch.bool or x.rank == 0 or targets_plain_onnx(op)
+    if not exact and x.const is None:
+        return None
+    product = reduced(op, "ReduceProd", x, dims, keepdim)
+    return product if exact or product.const is not None else None
+
+
+def _product(op: Builder, x: Tensor, axis: int) -> Tensor:
+    """Product along an axis, one slice after the other."""
+
+    def body(so_far: Tensor, element: Tensor) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        return [compute(op, "Mul", so_far, element)], []
+
+    _, xs, first = _scanned(op, x, axis, 1)
+    product: Tensor = op.scan(body, [first], [xs])[0]
+    others = range(rank_of(op, x) - 1)  # the first axis took the place of the scanned one
+    return product if axis == 0 else permuted(op, product, [axis - 1, *others[: axis - 1], *others[axis:]])
 
 
 @table("logcumsumexp")
@@ -98,6 +148,8 @@ def _running(op: Builder, x: Tensor, dim: int, start: float, step: Callable[[Ten
 def _extremes(op: Builder, worse: str, x: Tensor, dim: int, start: float) -> tuple[Tensor, Tensor]:
     def body(best: Tensor, place: Tensor, here: Tensor, element: Tensor) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
         better = op.Not(compare(op, worse, element, best))
+        if x.dtype.is_floating_point:  # NaN is better than every number, and comparisons with it are false
+            better = op.Or(compare(op, "IsNaN", element), op.And(better, op.Not(compare(op, "IsNaN", best))))
         best, place = select(op, better, element, best), select(op, better, here, place)
         return [best, place, op.Add(here, 1)], [best, place]
 

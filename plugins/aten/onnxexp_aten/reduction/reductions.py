@@ -82,18 +82,6 @@ def mean_dim(op: Builder, self: Tensor, dim: Any, keepdim: bool, dtype: torch.dt
     return reduced(op, "ReduceMean", op.cast(self, dtype_of(dtype, self.dtype)), dim, keepdim)
 
 
-@table("prod")
-def prod(op: Builder, self: Tensor, dtype: torch.dtype | None) -> Tensor:
-    """prod(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
-    return reduced(op, "ReduceProd", summable(op, self, dtype))
-
-
-@table("prod.dim_int")
-def prod_dim(op: Builder, self: Tensor, dim: int, keepdim: bool, dtype: torch.dtype | None) -> Tensor:
-    """prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
-    return reduced(op, "ReduceProd", summable(op, self, dtype), [dim], keepdim)
-
-
 @table("count_nonzero", "count_nonzero.dim_IntList")
 def count_nonzero(op: Builder, self: Tensor, dim: Any) -> Tensor:
     """count_nonzero(Tensor self, int? dim=None) -> Tensor"""

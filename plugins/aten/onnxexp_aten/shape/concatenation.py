@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import Any
 
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp_aten.math.arithmetic import extreme
 from onnxexp_aten.nn.padding import padded
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.tensor_sizes import size_at, sizes_of
@@ -83,6 +85,30 @@ def block_diag(op: Builder, tensors: list[Tensor]) -> Tensor:
     ends = list(itertools.accumulate(widths))
     rows = [padded(op, block, [end - width, ends[-1] - end]) for block, width, end in zip(blocks, widths, ends, strict=True)]
     return joined(op, rows, 0)
+
+
+@table("pad_sequence")
+def pad_sequence(op: Builder, sequences: list[Tensor], batch_first: bool, padding_value: float, padding_side: str) -> Tensor:
+    """pad_sequence(Tensor[] sequences, bool batch_first=False, float padding_value=0., str padding_side="right") -> Tensor"""
+    first, *others = sequences
+    everything = [first, *(op.cast(other, first.dtype) for other in others)]
+    sizes = [size_at(op, sequence, 0) for sequence in everything]
+    longest = _longest(op, sizes)
+    unpadded = [(0, 0)] * (rank_of(op, first) - 1)
+    rows = []
+    for sequence, size in zip(everything, sizes, strict=True):
+        missing = longest - size if isinstance(longest, int) and isinstance(size, int) else op.Sub(longest, size)
+        ends = (missing, 0) if padding_side == "left" else (0, missing)
+        rows.append(padded(op, sequence, list(itertools.chain(*unpadded, ends)), value=padding_value))
+    axis = 0 if batch_first else 1
+    return joined(op, [unsqueezed(op, row, [axis]) for row in rows], axis)
+
+
+def _longest(op: Builder, sizes: list[Any]) -> Any:
+    """The largest size, static if each is."""
+    if all(isinstance(size, int) for size in sizes):
+        return max(sizes)
+    return functools.reduce(lambda one, other: extreme(op, "Max", one, other), (op.constant(size, torch.int64) for size in sizes))
 
 
 @table("meshgrid")

@@ -80,13 +80,18 @@ def bucketize(op: Builder, self: Any, boundaries: Tensor, out_int32: bool, right
 def _insertion_point(op: Builder, x: Any, boundaries: Tensor, right: bool, narrow: bool) -> Tensor:
     """Number of boundaries before each element.
 
-    The boundaries lie along the last dimension. They count if below the element, with `right` also if equal.
+    The boundaries lie along the last dimension. They count if below the element, with `right` also if equal. All of them are
+    before NaN.
     """
     x, boundaries = promote(op, x, boundaries)
     rank, scalar = rank_of(op, boundaries), x.rank == 0
     if rank > 1 and not scalar:
         boundaries = op.Unsqueeze(boundaries, axes=[rank - 1])
     elements = x if scalar else op.Unsqueeze(x, axes=[rank_of(op, x)])
-    before = op.cast(relate(op, "LessOrEqual" if right else "Less", boundaries, elements), torch.int32)
+    if x.dtype.is_floating_point:
+        before = op.Not(relate(op, "Greater" if right else "GreaterOrEqual", boundaries, elements))
+    else:
+        before = relate(op, "LessOrEqual" if right else "Less", boundaries, elements)
     last = max(rank_of(op, boundaries), rank_of(op, elements)) - 1
-    return op.cast(op.ReduceSum(before, axes=[last], keepdims=0), torch.int32 if narrow else torch.int64)
+    count = op.ReduceSum(op.cast(before, torch.int32), axes=[last], keepdims=0)
+    return op.cast(count, torch.int32 if narrow else torch.int64)

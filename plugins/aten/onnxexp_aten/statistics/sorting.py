@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp_aten.math.arithmetic import select
 from onnxexp_aten.support.arguments import axis_of
-from onnxexp_aten.support.kernel_dtypes import running_dtype, runs
+from onnxexp_aten.support.kernel_dtypes import compare, running_dtype, runs
 from onnxexp_aten.support.tensor_sizes import size_at
 
 __all__ = ["table", "top"]
@@ -84,16 +86,31 @@ def kthvalue(op: Builder, self: Tensor, k: Any, dim: int, keepdim: bool) -> tupl
 
 @table("median.dim")
 def median_dim(op: Builder, self: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
-    """median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"""
+    """median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices); the first NaN, if any"""
     if self.rank == 0:
         return self, op.constant(0)
-    return kthvalue(op, self, _middle(op, size_at(op, self, axis_of(op, self, dim))), dim, keepdim)
+    axis = axis_of(op, self, dim)
+    values, indices = kthvalue(op, self, _middle(op, size_at(op, self, axis)), dim, keepdim)
+    if not self.dtype.is_floating_point:
+        return values, indices
+    missing = op.cast(compare(op, "IsNaN", self), torch.int32)
+    some = op.cast(op.ReduceMax(missing, axes=[axis], keepdims=int(keepdim)), torch.bool)
+    first = op.ArgMax(missing, axis=axis, keepdims=int(keepdim))
+    return select(op, some, op.constant(math.nan, self.dtype), values), select(op, some, first, indices)
 
 
 @table("median")
 def median(op: Builder, self: Tensor) -> Tensor:
-    """median(Tensor self) -> Tensor; the lower of two middle elements"""
+    """median(Tensor self) -> Tensor; the lower of two middle elements, or NaN if any element is"""
     flat = op.Reshape(self, [-1])
+    found = _middle_element(op, flat)
+    if not self.dtype.is_floating_point:
+        return found
+    missing = op.ReduceSum(op.cast(compare(op, "IsNaN", flat), torch.int32), keepdims=0)  # 0 for no elements
+    return select(op, op.cast(missing, torch.bool), op.constant(math.nan, self.dtype), found)
+
+
+def _middle_element(op: Builder, flat: Tensor) -> Tensor:
     size = size_at(op, flat, 0)
     if not isinstance(size, Tensor):
         return kthvalue(op, flat, _middle(op, size), 0, False)[0]

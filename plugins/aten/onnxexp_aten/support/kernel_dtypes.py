@@ -92,7 +92,6 @@ _RUNS: Mapping[str, Mapping[torch.dtype, int]] = MappingProxyType(
         "Resize": _listed(v0="float16 float32", v13="bfloat16"),
         "RotaryEmbedding": _listed(v23="float16 float32"),
         "Round": _listed(v11=_FLOATS, v22="bfloat16"),
-        "Shrink": _listed(v0=_ALL_BUT_BOOL),
         "Sign": _listed(v0=_ALL_BUT_BOOL, v13="bfloat16"),
         "ThresholdedRelu": _listed(v10="float16 float32", v22="bfloat16"),
         "TopK": _listed(v0=_FLOATS, v11="int32 int64", v24="bfloat16"),
