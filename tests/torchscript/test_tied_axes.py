@@ -1,4 +1,4 @@
-"""Axes that a model needs equal become one, with the name of the first, through every frontend."""
+"""Axes that a model needs equal: they become one, with the name of the first."""
 
 from __future__ import annotations
 

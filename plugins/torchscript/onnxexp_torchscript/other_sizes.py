@@ -46,10 +46,10 @@ class OtherSizes:
 
 @dataclasses.dataclass(frozen=True)
 class AxisLengths:
-    """The lengths of the dynamic axes, by leaf and axis, as expressions of the sizes that the model leaves free.
+    """The lengths of the dynamic axes, as expressions of free sizes.
 
     Attributes:
-        lengths: Equal expressions where the model needs equal axes, a sum where it needs a sum.
+        lengths: By leaf and axis: equal expressions where the model needs equal axes, a sum where it needs a sum.
         example: The example's value of each symbol.
     """
 
@@ -62,7 +62,7 @@ class AxisLengths:
         return {place: int(expr.xreplace(at)) for place, expr in self.lengths.items()}
 
     def equal_in_example(self) -> dict[sympy.Symbol, sympy.Symbol]:
-        """Return for each length of an axis the first one that is equal in the example, but for itself."""
+        """Map lengths of axes to the first other one that is equal in the example."""
         first: dict[int, sympy.Symbol] = {}
         symbols = dict.fromkeys(expr for expr in self.lengths.values() if expr.is_Symbol)
         pairs = ((symbol, first.setdefault(self.example[symbol], symbol)) for symbol in symbols)
@@ -75,7 +75,7 @@ class AxisLengths:
 
 
 def axis_lengths(sizes: TypeInference) -> AxisLengths:
-    """Return the lengths of the inputs' dynamic axes, as the calls of the program need them."""
+    """Return the lengths of the inputs' dynamic axes, as the program needs them."""
     lengths: dict[tuple[int, int], sympy.Expr] = {}
     for (index, axis), size in sizes.inputs.items():
         expr = sizes.expanded(expr_of(size))
@@ -123,7 +123,7 @@ def _choices(sizes: Sequence[_Size], one_new: bool) -> Iterator[list[int]]:
 
 
 def _sizes(spec: DynamicSpec, axes: AxisLengths) -> dict[sympy.Symbol, _Size]:
-    """Return the free sizes by their symbols, within the bounds of the axes that follow from one of them."""
+    """Return the free sizes by their symbols, within the bounds of their axes."""
     sizes = {symbol: _Size(value) for symbol, value in axes.example.items()}
     for (index, axis), expr in axes.lengths.items():
         if len(expr.free_symbols) == 1:

@@ -1,4 +1,4 @@
-"""The numbers of sequences in packed sequences, which the packed form has as values only."""
+"""The numbers of sequences in packed sequences."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class PackedBatches:
         return self._known.get(batch_sizes)
 
     def arguments(self, name: str, fakes: list[Any], args: Sequence[Any], other: Any) -> list[Any]:
-        """Return the fakes for an operator of `stand_in_ops`: padding has the batch, else `other`, as its last argument.
+        """Return the arguments of an operator that computes shapes only.
 
-        The states of a layer have that batch.
+        The last one of padding is the batch, or what `other` returns. The states of a layer have that batch.
         """
         if name == _PAD:
             batch = self.of(args[1])

@@ -56,9 +56,9 @@ def restrictions(sizes: TypeInference, not_one: Mapping[sympy.Expr, Where], only
 
 
 def tied(sizes: TypeInference, ties: Mapping[tuple[sympy.Symbol, sympy.Symbol], str]) -> Restrictions:
-    """Make pairs of sizes one, each with the reason; return that they are equal, as tests of leaves.
+    """Make pairs of sizes one; return that they are equal, as tests of leaves.
 
-    Warns of them: other sizes take another branch.
+    Warns of them with the reasons: other sizes take another branch.
     """
     places = {expr_of(size): place for place, size in sizes.inputs.items()}
     texts = {pair: condition_text(sympy.Eq(*pair[::-1]), sizes.names) for pair in ties}

@@ -75,7 +75,7 @@ def _compared(
 def _ties(
     recording: Recording, spec: DynamicSpec, axes: AxisLengths, again: Callable[..., Trace]
 ) -> dict[sympy.Symbol, sympy.Symbol]:
-    """Return the fewest axes that leave no difference if they are equal, as in the example; else nothing."""
+    """Return the fewest equal axes that leave no difference, if there are any."""
 
     def agrees(ties: dict[sympy.Symbol, sympy.Symbol]) -> bool:
         outcomes = (found for _, found in _compared(recording, spec, axes.tied(ties), again))

@@ -52,7 +52,7 @@ def squeezed(interpreter: Interpreter, tensor: Any, dims: Any = None) -> Any:
 
 
 def _only_returned(node: Any) -> bool:
-    """Whether the program returns a node's result, alone or in a tuple or list, and reads it nowhere else."""
+    """Whether the program returns a node's result, and reads it nowhere else."""
     if node.kind() == "prim::Return":
         return node.owningBlock().owningNode() is None  # the program's own, not that of a branch
     users = [use.user for use in node.output().uses()]
@@ -60,7 +60,7 @@ def _only_returned(node: Any) -> bool:
 
 
 def _squeezed_at_run_time(interpreter: Interpreter, tensor: Value, axes: list[int], dtype: Any) -> Value:
-    """Emit a squeeze whose result has a rank that is known only at run time."""
+    """Emit a squeeze whose result has a rank of the run time."""
     name = "aten::squeeze.dims"
     result = interpreter.value(name, TensorType(dtype, None))
     interpreter.append(name, [tensor, axes], [result])

@@ -23,7 +23,6 @@ from onnxexp.capture.example_inputs import derivation
 from onnxexp.capture.reshape_sizes import exact_reshape_sizes
 from onnxexp.capture.shape_env_snapshot import restore, snapshot
 from onnxexp.capture.size_text import dim_text
-from onnxexp.capture.torch_export.symbol_names import size_label
 from onnxexp.capture.torch_state import silence_torch_loggers
 from onnxexp.functionalize.mutation import twin
 from onnxexp.neutral_graph import Dim, Type, Where
@@ -37,6 +36,8 @@ from onnxexp_torchscript.abstract_tensor import (
     expr_of,
     from_fake,
     harmless,
+    has_unknown,
+    is_unbacked,
     key_of,
     kind_of,
     same,
@@ -182,7 +183,7 @@ class TypeInference:
         `local`: the call is in a block and may never run, so that it fixes no size.
         """
         fakes = self._fakes_of(args)
-        if _has_unknown(fakes):
+        if has_unknown(fakes):
             return UNKNOWN
         same_op = twin(name) if restrides(name) else None
         if same_op is None:
@@ -277,7 +278,7 @@ class TypeInference:
 
     @contextlib.contextmanager
     def branch(self) -> Iterator[None]:
-        """Undo at the end which axes of the inputs a branch needs equal: the other may not."""
+        """Forget at the end which axes of the inputs a branch needs equal."""
         before = dict(self.env.replacements)
         yield
         tied = [symbol for symbol in self.env.replacements.keys() - before if symbol in self.env.backed_var_to_val]
@@ -307,12 +308,14 @@ class TypeInference:
             )
         pairs = zip(one.shape, other.shape, strict=False)
         return (
-            one.dtype == other.dtype and one.dim() == other.dim() and all(same(a, b) or (_free(a) and _free(b)) for a, b in pairs)
+            one.dtype == other.dtype
+            and one.dim() == other.dim()
+            and all(same(a, b) or (is_unbacked(a) and is_unbacked(b)) for a, b in pairs)
         )
 
     def renewed(self, fake: AbstractTensor) -> AbstractTensor:
         """Copy a tensor, with new symbols for its unbacked sizes."""
-        return self.unbacked.tensor(fake.dtype, [None if _free(size) else size for size in fake.shape])
+        return self.unbacked.tensor(fake.dtype, [None if is_unbacked(size) else size for size in fake.shape])
 
     def _fakes_of(self, args: Sequence[Any]) -> list[Any]:
         return [
@@ -364,7 +367,8 @@ class TypeInference:
             if axis is not None and expr.is_number:
                 where = next((where for symbol, where in self._fixed if symbol in size.node._expr.free_symbols), None)
                 at = f"\n  at {where}" if where is not None and str(where) else ""
-                label = size_label(spec.leaves[index], axis, spec.axes[index][axis])
+                name = spec.axes[index][axis].name
+                label = f"axis {axis} of input {spec.leaves[index].name}{f' ({name})' if name else ''}"
                 cure = "write that line for any size, or leave the axis static"
                 raise CaptureError(f"{label} was asked to be dynamic, but the model fixes it to {expr}; cure: {cure}{at}")
 
@@ -393,13 +397,3 @@ def _repeatable(result: Any, fakes: list[Any]) -> bool:
     return all(isinstance(one, AbstractTensor) for one in results) and not free_unbacked_symbols(
         list(symbols_of(results) - symbols_of(fakes))
     )
-
-
-def _has_unknown(fakes: list[Any]) -> bool:
-    return any(fake is UNKNOWN or (isinstance(fake, list) and _has_unknown(fake)) for fake in fakes)
-
-
-def _free(size: Any) -> bool:
-    """Whether a size is a single unbacked symbol."""
-    expr = size.node.expr if isinstance(size, torch.SymInt) else None
-    return isinstance(expr, sympy.Symbol) and free_unbacked_symbols(expr) != set()

@@ -229,12 +229,12 @@ def _decisions(
 
 
 def compared_with_one(node: torch.fx.Node) -> list[torch.SymInt]:
-    """Return the sizes that squeeze or chunk compares with 1, for the rank of its result or its number of parts."""
+    """Return the sizes that squeeze or chunk compares with 1 and that others need."""
     return [] if _is_returned_squeeze(node) else _possibly_one(node)
 
 
 def ranks_of_call(program: ExportedProgram, spec: DynamicSpec) -> set[str]:
-    """Return the names of the outputs that have another rank where a size that squeeze removes is 1."""
+    """Return the names of the outputs whose rank depends on the sizes of a call."""
     env, symbols = shape_env(program), input_symbols(program, spec)
     samples = {symbol: _samples(size, 1) for symbol, size in symbols.items()}
 
@@ -247,7 +247,7 @@ def ranks_of_call(program: ExportedProgram, spec: DynamicSpec) -> set[str]:
 
 
 def _is_returned_squeeze(node: torch.fx.Node) -> bool:
-    """Whether a node squeezes and the program only returns its result, so that no other node depends on the rank."""
+    """Whether a node squeezes, and the program only returns its result."""
     return str(node.target).startswith("aten.squeeze.") and all(user.op == "output" for user in node.users)
 
 

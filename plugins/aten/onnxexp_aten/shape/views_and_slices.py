@@ -106,7 +106,10 @@ def squeeze_dims(op: Builder, self: Tensor, dim: Any) -> Tensor:
 
 
 def _squeezed(op: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
-    """Remove those of these axes that are 1 long: at run time where the captured rank is unknown, else as far as known."""
+    """Remove those of these axes that are 1 long.
+
+    Where the captured rank is unknown, the run time decides.
+    """
     shape = x.shape or ()
     if sizes_of(op) is None and any(not isinstance(shape[axis], int) for axis in axes):
         sizes = op.Shape(x)
