@@ -98,9 +98,9 @@ class Doubling(torch.nn.Module):
         (lambda x: x[-512:], ["n < 512"]),
         (of_each, ["(n + 3)//4 == 2"]),
         (lambda x: x.chunk(2), ["n != 1"]),
-        (lambda x: x.squeeze(), ["n != 1"]),
-        (lambda x: x[2:].squeeze(0), ["n - 2 != 1"]),
-        (lambda x: x[x > 0].squeeze(), ["dim_0 != 1"]),
+        (lambda x: x.squeeze() + 1, ["n != 1"]),
+        (lambda x: x[2:].squeeze(0) + 1, ["n - 2 != 1"]),
+        (lambda x: x[x > 0].squeeze() + 1, ["dim_0 != 1"]),
         (lambda x: torch.cat(x.chunk(3)[::-1]), ["(n + ((n + 2)//3) - 1)//((n + 2)//3) == 3"]),
     ],
 )

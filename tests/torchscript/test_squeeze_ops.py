@@ -87,7 +87,7 @@ def test_known_sizes_are_not_told(capture: str) -> None:
 
 
 def selected(x: Tensor) -> Tensor:
-    return x[:, :, x[0, 0] > 1].squeeze(-1)
+    return x[:, :, x[0, 0] > 1].squeeze(-1) + 1
 
 
 def test_a_size_that_depends_on_data() -> None:
@@ -130,20 +130,20 @@ def squeezed(x: Tensor) -> Tensor:
 
 
 def squeezed_axis(x: Tensor) -> Tensor:
-    return (x * 2).squeeze(0)
+    return x.squeeze(0) * 2
 
 
 def squeezed_in_place(x: Tensor) -> Tensor:
     y = x + 1
-    return y.squeeze_(0)
+    return y.squeeze_(0) * 2
 
 
 def squeezed_copy(x: Tensor) -> Tensor:
-    return torch.squeeze_copy(x, 0)
+    return torch.squeeze_copy(x, 0) * 2
 
 
 def squeezed_part(x: Tensor) -> Tensor:
-    return x[1:].squeeze(0)
+    return x[1:].squeeze(0) * 2
 
 
 def last_half(x: Tensor) -> Tensor:
@@ -181,7 +181,7 @@ def test_a_product_that_becomes_1(capture: str) -> None:
     """One of the axes has to be 1, and the other 2."""
     with pytest.warns(UserWarning, match=r"right only where a\*b - 1 != 1 "):
         program = onnxexp.export(
-            lambda x: x.flatten()[:-1].squeeze(), (torch.randn(2, 3),), capture=capture, dynamic_shapes=({0: "a", 1: "b"},)
+            lambda x: x.flatten()[:-1].squeeze() + 1, (torch.randn(2, 3),), capture=capture, dynamic_shapes=({0: "a", 1: "b"},)
         )
     for sizes in ((2, 1), (1, 2)):
         with pytest.raises(onnxexp.OnnxExporterError, match="the call has other sizes"):
@@ -216,7 +216,7 @@ def test_a_size_that_the_user_excludes(capture: str) -> None:
 
 
 def filtered(x: Tensor) -> Tensor:
-    return x[x > 0].squeeze()
+    return x[x > 0].squeeze() + 1
 
 
 def test_an_axis_of_unknown_size_that_the_trace_keeps() -> None:
@@ -244,7 +244,7 @@ def test_sizes_after_a_change_in_place(capture: str, dynamic: tuple[dict[int, st
 
 def test_a_computed_size_of_one_is_a_restriction() -> None:
     def pairs(x: Tensor) -> Tensor:
-        return x.unfold(0, 2, 2).squeeze()
+        return x.unfold(0, 2, 2).squeeze() + 1
 
     with pytest.warns(UserWarning, match="squeeze removes axis 0, as for the example"):
         program = onnxexp.export(pairs, (torch.randn(3, 4),), dynamic_shapes=({0: "n"},), capture="trace")
@@ -253,3 +253,63 @@ def test_a_computed_size_of_one_is_a_restriction() -> None:
     torch.testing.assert_close(program(x), pairs(x))
     with pytest.raises(onnxexp.OnnxExporterError, match="right only where n//2 == 1"):
         program(torch.randn(4, 4))
+
+
+def returned_in_parts(x: Tensor) -> tuple[dict[str, Tensor], list[Tensor]]:
+    return {"rows": (x * 2).squeeze(0)}, [torch.squeeze(x, (0, 1)), x.squeeze()]
+
+
+def returned_before_a_write(x: Tensor) -> tuple[Tensor, Tensor]:
+    x = x + 1
+    y = x.squeeze(-1)
+    x.add_(1)
+    return y, x
+
+
+def returned_pool(x: Tensor) -> Tensor:
+    return functional.max_pool1d(x, 2).squeeze(-1)
+
+
+def returned_copy(x: Tensor) -> Tensor:
+    return x.squeeze(0)
+
+
+def returned_selection(x: Tensor) -> Tensor:
+    return x[x.sum(1) > 0].squeeze(0)
+
+
+@pytest.mark.parametrize("opset", [9, 13, 20, 23])
+@pytest.mark.parametrize("capture", ["export", "trace", "script"])
+@pytest.mark.parametrize("model", [returned_in_parts, returned_before_a_write, returned_pool, returned_selection])
+def test_a_result_that_is_only_returned_has_the_rank_of_the_call(model: Callable[..., Any], capture: str, opset: int) -> None:
+    """The example has axes of size 1, or none; the checked calls have both."""
+    for example in (torch.randn(1, 3), torch.randn(4, 2)):
+        options: Any = {"dynamic_shapes": ({0: "a", 1: "b"},), "capture": capture, "opset_version": opset}
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", "the exported model is right only where")
+            program = onnxexp.export(model, (example,), **options)
+        for shape in [(1, 3), (4, 2), (1, 2), (3, 1), (1, 1), (2, 3), *([(0, 2), (1, 0)] if opset > 13 else [])]:
+            if model is returned_pool and (shape[1] < 2 or 0 in shape):
+                continue
+            x = torch.randn(shape)
+            torch.testing.assert_close(program(x), model(x))
+
+
+@pytest.mark.parametrize("capture", ["export", "trace", "script"])
+def test_a_returned_result_keeps_its_rank_where_no_size_is_one(capture: str) -> None:
+    sizes = ({0: torch.export.Dim.DYNAMIC(min=2)},)
+    program = onnxexp.export(returned_copy, (torch.randn(4, 3),), capture=capture, dynamic_shapes=sizes)
+    shape = program.model.graph.outputs[0].shape
+    assert shape is not None and len(shape) == 2
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_the_axes_of_an_output_without_a_rank_have_no_names(capture: str) -> None:
+    axes: Any = {"x": {0: "n"}, "y": {0: "m"}}
+    options: Any = {"capture": capture, "output_names": ["y"], "dynamic_axes": axes}
+    with pytest.warns(UserWarning, match=r"dynamic_axes\['y'\]: the axes of output y have no names, since its rank depends"):
+        onnxexp.export(returned_copy, (torch.randn(4, 3),), **options)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "dynamic_axes")
+        named = lambda x: x.squeeze(1)  # noqa: E731 # the cure
+        onnxexp.export(named, (torch.randn(4, 1),), **options)

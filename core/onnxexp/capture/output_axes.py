@@ -31,7 +31,13 @@ def name_output_axes(outputs: Mapping[str, Any], spec: DynamicSpec) -> None:
             )
         value = outputs[key]
         type_ = value.type if isinstance(value, Value) else TensorType(None, ())
-        if not isinstance(type_, TensorType) or type_.sizes is None:
+        if not isinstance(type_, TensorType):
+            continue
+        if type_.sizes is None:
+            warn(
+                f"{where}: the axes of output {key} have no names, since its rank depends on the sizes of a call. Name the axes "
+                "that the model squeezes, or limit their sizes in dynamic_shapes (Dim.DYNAMIC(min=2))."
+            )
             continue
         sizes = list(type_.sizes)
         for axis, name in axes.items():

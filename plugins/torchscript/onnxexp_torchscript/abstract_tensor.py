@@ -10,6 +10,7 @@ from typing import Any
 
 import sympy  # type: ignore[import-untyped]
 import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 __all__ = [
     "NUMBERS",
@@ -18,6 +19,8 @@ __all__ = [
     "expr_of",
     "to_fake",
     "harmless",
+    "has_unknown",
+    "is_unbacked",
     "key_of",
     "kind_of",
     "from_fake",
@@ -137,3 +140,14 @@ def static_truth(condition: Any) -> bool | None:
     }
     plain = expr.xreplace(free)
     return bool(plain) if plain in (sympy.true, sympy.false) else None
+
+
+def has_unknown(fakes: Sequence[Any]) -> bool:
+    """Whether the type of a fake, or of one in a list, is unknown."""
+    return any(fake is UNKNOWN or (isinstance(fake, list) and has_unknown(fake)) for fake in fakes)
+
+
+def is_unbacked(size: Any) -> bool:
+    """Whether a size is a single unbacked symbol."""
+    expr = size.node.expr if isinstance(size, torch.SymInt) else None
+    return isinstance(expr, sympy.Symbol) and free_unbacked_symbols(expr) != set()

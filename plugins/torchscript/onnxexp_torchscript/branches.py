@@ -91,7 +91,8 @@ def _way(interpreter: Interpreter, convert: Callable[[], list[Any]], condition: 
     graph = Graph()
     with interpreter.journal.stretch() as entries:
         try:
-            with interpreter.writing_to(graph), interpreter.presence.assuming(interpreter.sizes.of(condition), taken):
+            taking = interpreter.presence.assuming(interpreter.sizes.of(condition), taken)
+            with interpreter.writing_to(graph), interpreter.sizes.branch(), taking:
                 results = convert()
         except Raised as raised:
             interpreter.unraised[raised.what] = None

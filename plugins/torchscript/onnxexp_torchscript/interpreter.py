@@ -252,7 +252,9 @@ class Interpreter:
             fake = self._guessed(call, node, bound)
         if name == "aten::_pack_padded_sequence" and isinstance(fake, (list, tuple)):
             results = self.results(name, fake)
-            self.sizes.packed(results[1], bound[0], 0 if bound[2] else 1)
+            packed = self.sizes.of(bound[0])
+            if packed is not UNKNOWN:
+                self.sizes.packed.note(results[1], packed.shape[0 if bound[2] else 1])
         elif isinstance(fake, (bool, int, float)) or fake is None:
             return fake
         else:

@@ -18,9 +18,11 @@ from onnxexp_torchscript.canonical_calls import REWRITTEN
 from onnxexp_torchscript.container_inputs import FIRST_WITH_OPTIONALS, ContainerInputs
 from onnxexp_torchscript.export_time_values import Items, Maybe, Module
 from onnxexp_torchscript.interpreter import Interpreter, Tables
+from onnxexp_torchscript.other_sizes import axis_lengths
 from onnxexp_torchscript.prim_ops import HANDLERS, OF_TEXT, PYTHON
 from onnxexp_torchscript.python_numbers import Number, as_tensor, is_number, unwrap, wrap
-from onnxexp_torchscript.restrictions import Restrictions, restrictions
+from onnxexp_torchscript.restrictions import Restrictions, restrictions, tied
+from onnxexp_torchscript.size_check import check_sizes
 from onnxexp_torchscript.split_ops import kept_pieces
 from onnxexp_torchscript.trace import Recording
 from onnxexp_torchscript.type_inference import TypeInference
@@ -51,16 +53,19 @@ class Converted(NamedTuple):
     containers: dict[Value, Any]
 
 
-def convert(recording: Recording, spec: DynamicSpec, opset: int) -> Converted:
-    """Convert a recording; optional inputs that it cannot have are required ones."""
+def convert(recording: Recording, spec: DynamicSpec, opset: int, compare: bool) -> Converted:
+    """Convert a recording, and `compare` it with a trace at other sizes.
+
+    Optional inputs that it cannot have are required ones.
+    """
     parameters = recording.signature.parameters.values() if recording.signature is not None else ()
     optional = opset >= FIRST_WITH_OPTIONALS and any("Optional[" in str(one.annotation) for one in parameters)
     try:
-        return _converted(recording, spec, optional)
+        return _converted(recording, spec, optional, compare)
     except CaptureError as error:
         if not optional:
             raise
-        converted = _converted(recording, spec, False)
+        converted = _converted(recording, spec, False, compare)
         warn(
             "an argument that the program takes as a tensor or None is an input that must be given, since the program cannot be "
             f"read with both: {error}"
@@ -68,7 +73,7 @@ def convert(recording: Recording, spec: DynamicSpec, opset: int) -> Converted:
         return converted
 
 
-def _converted(recording: Recording, spec: DynamicSpec, optional: bool) -> Converted:
+def _converted(recording: Recording, spec: DynamicSpec, optional: bool, compare: bool) -> Converted:
     """Convert a recording to a neutral graph.
 
     The graph's inputs are the leaves of the example, its outputs the leaves of the result.
@@ -93,7 +98,9 @@ def _converted(recording: Recording, spec: DynamicSpec, optional: bool) -> Conve
     recording.warnings += interpreter.kept
     graph.outputs = _outputs(interpreter, results, recording)
     sizes.check(spec)
-    allowed = restrictions(sizes, interpreter.not_one, interpreter.only_one, spec)
+    ties = check_sizes(recording, spec, axis_lengths(sizes)) if compare else {}
+    allowed = {**tied(sizes, ties), **restrictions(sizes, interpreter.not_one, interpreter.only_one)}
+    sizes.prefer_names(spec)
     sizes.finish()
     return Converted(graph, sizes, list(interpreter.changed), allowed, containers.types())
 

@@ -7,12 +7,16 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import sympy  # type: ignore[import-untyped]
 import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from onnxexp.capture.example_inputs import derivation, grow
 from onnxexp.request.dynamic_shapes import Axis, DynamicSpec
+from onnxexp_torchscript.abstract_tensor import expr_of
+from onnxexp_torchscript.type_inference import TypeInference
 
-__all__ = ["OtherSizes", "other_sizes"]
+__all__ = ["AxisLengths", "OtherSizes", "axis_lengths", "other_sizes"]
 
 _SMALL = 4
 """Larger sizes shrink where that is possible, so that the second trace costs less than the first."""
@@ -40,61 +44,109 @@ class OtherSizes:
     larger: bool
 
 
+@dataclasses.dataclass(frozen=True)
+class AxisLengths:
+    """The lengths of the dynamic axes, as expressions of free sizes.
+
+    Attributes:
+        lengths: By leaf and axis: equal expressions where the model needs equal axes, a sum where it needs a sum.
+        example: The example's value of each symbol.
+    """
+
+    lengths: Mapping[tuple[int, int], sympy.Expr]
+    example: Mapping[sympy.Symbol, int]
+
+    def at(self, values: Mapping[sympy.Symbol, int]) -> dict[tuple[int, int], int]:
+        """Return the lengths at these sizes."""
+        at = {symbol: sympy.Integer(value) for symbol, value in values.items()}
+        return {place: int(expr.xreplace(at)) for place, expr in self.lengths.items()}
+
+    def equal_in_example(self) -> dict[sympy.Symbol, sympy.Symbol]:
+        """Map lengths of axes to the first other one that is equal in the example."""
+        first: dict[int, sympy.Symbol] = {}
+        symbols = dict.fromkeys(expr for expr in self.lengths.values() if expr.is_Symbol)
+        pairs = ((symbol, first.setdefault(self.example[symbol], symbol)) for symbol in symbols)
+        return {symbol: other for symbol, other in pairs if symbol is not other}
+
+    def tied(self, ties: Mapping[sympy.Symbol, sympy.Symbol]) -> AxisLengths:
+        """Return the lengths where symbols are equal to others."""
+        lengths = {place: expr.xreplace(ties) for place, expr in self.lengths.items()}
+        return AxisLengths(lengths, {symbol: value for symbol, value in self.example.items() if symbol not in ties})
+
+
+def axis_lengths(sizes: TypeInference) -> AxisLengths:
+    """Return the lengths of the inputs' dynamic axes, as the program needs them."""
+    lengths: dict[tuple[int, int], sympy.Expr] = {}
+    for (index, axis), size in sizes.inputs.items():
+        expr = sizes.expanded(expr_of(size))
+        if axis is not None and not expr.is_number:
+            lengths[index, axis] = size.node._expr if free_unbacked_symbols(expr) else expr
+    used = {symbol for expr in lengths.values() for symbol in expr.free_symbols}
+    return AxisLengths(lengths, {symbol: int(size) for symbol, size in sizes.env.backed_var_to_val.items() if symbol in used})
+
+
 @dataclasses.dataclass
 class _Size:
-    """A dynamic size: its value in the example, its bounds, and its axes."""
+    """A dynamic size: its value in the example, and its bounds."""
 
     value: int
-    low: int
-    high: int | None
-    axes: list[tuple[int, int, Callable[[int], int]]]
+    low: int = 1
+    high: int | None = None
 
     def allows(self, value: int) -> bool:
         return self.low <= value and (self.high is None or value <= self.high)
 
 
-def other_sizes(spec: DynamicSpec, example: Sequence[Any]) -> Iterator[OtherSizes]:
+def other_sizes(spec: DynamicSpec, example: Sequence[Any], axes: AxisLengths) -> Iterator[OtherSizes]:
     """Yield examples at other sizes, the most general first.
 
     First every size is another one, then sizes keep their powers of two, their differences, their ratios. Every dynamic number
     is another one, too. Nothing is yielded where no axis and no number is dynamic.
     """
-    sizes = _sizes(spec, example)
+    sizes = _sizes(spec, axes)
     given = {index: example[index] for index, wanted in spec.scalars.items() if wanted.required}
-    seen = [(tuple(size.value for size in sizes), given)]
+    seen = [([size.value for size in sizes.values()], given)]
     shapes = [(leaf.shape, axes) for leaf, axes in zip(example, spec.axes, strict=True) if isinstance(leaf, torch.Tensor)]
     one_new = any(length == 1 and axis not in axes for shape, axes in shapes for axis, length in enumerate(shape))
-    for attempt, values in enumerate((_apart(sizes, one_new), *([change(size.value) for size in sizes] for change in _CHANGES))):
+    for attempt, values in enumerate(_choices(list(sizes.values()), one_new)):
         numbers = {index: _NUMBER_CHANGES[attempt % 2](number) for index, number in given.items()}
-        if (tuple(values), numbers) not in seen and all(map(_Size.allows, sizes, values)):
-            seen.append((tuple(values), numbers))
-            yield _example(spec, example, sizes, values, numbers)
+        lengths = axes.at(dict(zip(sizes, values, strict=True)))
+        allowed = all(_limits(spec.axes[index][axis]).allows(length) for (index, axis), length in lengths.items())
+        if (values, numbers) not in seen and allowed:
+            seen.append((values, numbers))
+            yield _example(spec, example, lengths, numbers)
 
 
-def _sizes(spec: DynamicSpec, example: Sequence[Any]) -> list[_Size]:
-    """Group the dynamic axes: by Dim, by name and size, or each alone."""
-    found: dict[Any, _Size] = {}
-    for index, axes in enumerate(spec.axes):
-        for axis, wanted in axes.items():
-            if wanted.required and example[index].shape[axis] > 0:
-                key, size = _size(index, axis, wanted, example[index].shape[axis])
-                found.setdefault(key, size).axes += size.axes
-    for size in found.values():
-        size.axes = list({axes[:2]: axes for axes in size.axes}.values())
-    return list(found.values())
+def _choices(sizes: Sequence[_Size], one_new: bool) -> Iterator[list[int]]:
+    yield _apart(sizes, one_new)
+    yield from ([change(size.value) for size in sizes] for change in _CHANGES)
 
 
-def _size(index: int, axis: int, wanted: Axis, length: int) -> tuple[Any, _Size]:
+def _sizes(spec: DynamicSpec, axes: AxisLengths) -> dict[sympy.Symbol, _Size]:
+    """Return the free sizes by their symbols, within the bounds of their axes."""
+    sizes = {symbol: _Size(value) for symbol, value in axes.example.items()}
+    for (index, axis), expr in axes.lengths.items():
+        if len(expr.free_symbols) == 1:
+            (symbol,) = expr.free_symbols
+            offset, step = expr.xreplace({symbol: sympy.Integer(0)}), expr.coeff(symbol)
+            if expr == step * symbol + offset and step > 0:
+                limits, size = _limits(spec.axes[index][axis]), sizes[symbol]
+                size.low = max(size.low, int(-((offset - limits.low) // step)))
+                highs = [] if limits.high is None else [int((limits.high - offset) // step)]
+                size.high = min([*highs, *([] if size.high is None else [size.high])], default=None)
+    return sizes
+
+
+def _limits(wanted: Axis) -> _Size:
+    """Return the least and the largest length of an axis."""
     derived = derivation(wanted.dim)
+    bounds = vars(vars(wanted.dim).get("root", wanted.dim))  # also Dim.DYNAMIC(min=..., max=...)
+    high = bounds.get("max")
+    low, high = bounds.get("min") or 1, high if isinstance(high, int) else None
     if derived is None:
-        key = (wanted.name, length) if wanted.name else (index, axis)
-        bounds = vars(wanted.dim)  # Dim.DYNAMIC(min=..., max=...)
-        return key, _Size(length, max(2, bounds.get("min") or 2), bounds.get("max"), [(index, axis, int)])
-    name, function = derived
-    root = vars(wanted.dim).get("root", wanted.dim)
-    value = (length - function(0)) // (function(1) - function(0))
-    high = int(root.max) if isinstance(root.max, int) else None
-    return name, _Size(value, max(int(root.min), 1), high, [(index, axis, function)])
+        return _Size(0, max(2, low), high)
+    _, function = derived
+    return _Size(0, function(max(low, 1)), None if high is None else function(high))
 
 
 def _apart(sizes: Sequence[_Size], one_new: bool) -> list[int]:
@@ -181,15 +233,14 @@ _NUMBER_CHANGES: tuple[Callable[[float], float], ...] = (_larger, _smaller)
 
 
 def _example(
-    spec: DynamicSpec, example: Sequence[Any], sizes: Sequence[_Size], values: Sequence[int], numbers: Mapping[int, float]
+    spec: DynamicSpec, example: Sequence[Any], lengths: Mapping[tuple[int, int], int], numbers: Mapping[int, float]
 ) -> OtherSizes:
     changed = list(example)
     for index, number in numbers.items():
         changed[index] = number
-    for size, value in zip(sizes, values, strict=True):
-        for index, axis, function in size.axes:
-            if changed[index].shape[axis] != function(value):
-                changed[index] = grow(changed[index], axis, function(value))
+    for (index, axis), length in lengths.items():
+        if changed[index].shape[axis] != length:
+            changed[index] = grow(changed[index], axis, length)
     texts = [
         f"{leaf.name}: {' × '.join(map(str, new.shape)) if isinstance(new, torch.Tensor) else new}"
         for leaf, old, new in zip(spec.leaves, example, changed, strict=True)

@@ -18,7 +18,6 @@ from onnxexp_torchscript.container_inputs import check_opset
 from onnxexp_torchscript.jit_converter import convert
 from onnxexp_torchscript.script import script
 from onnxexp_torchscript.sequence_ops import lower_sequence
-from onnxexp_torchscript.size_check import check_sizes
 from onnxexp_torchscript.trace import trace
 
 __all__ = ["TorchScript"]
@@ -48,9 +47,7 @@ class TorchScript:
             else:
                 recording = trace(model, args, kwargs, spec)
             check_opset(recording.example, spec, options.opset)
-            graph, sizes, changed, allowed, containers = convert(recording, spec, options.opset)
-            if options.check_sizes:
-                check_sizes(recording, spec)
+            graph, sizes, changed, allowed, containers = convert(recording, spec, options.opset, options.check_sizes)
         make_functional(graph, changed)
         decomposer = Decomposer(lambda: sizes.mode, sizes.texts, sizes.text)
         return CapturedProgram(

@@ -286,7 +286,7 @@ def _stride(interpreter: Interpreter, tensor: Any, dim: Any = None) -> Any:
 
 def _select(interpreter: Interpreter, tensor: Any, dim: Any, index: Any) -> Any:
     """Return a packed sequence's batch size for the first of its batch sizes."""
-    batch = interpreter.sizes.batch_of(tensor) if dim == index == 0 else None
+    batch = interpreter.sizes.packed.of(tensor) if dim == index == 0 else None
     return Number(batch, torch.int64) if isinstance(batch, int) else NotImplemented
 
 

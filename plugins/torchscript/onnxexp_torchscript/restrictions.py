@@ -8,15 +8,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import sympy  # type: ignore[import-untyped]
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from onnxexp import warn
 from onnxexp.capture.size_text import condition_text
 from onnxexp.neutral_graph import Where
-from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp_torchscript.abstract_tensor import expr_of
 from onnxexp_torchscript.type_inference import TypeInference
 
-__all__ = ["Restrictions", "restrictions"]
+__all__ = ["Restrictions", "may_be_one", "restrictions", "tied"]
 
 Restrictions: TypeAlias = Mapping[str, Callable[[Sequence[Any]], bool]]
 """Each condition as a text, with a test of a call's leaves."""
@@ -27,11 +27,13 @@ _CURE = (
     "Other sizes have other shapes, which the captured graph lacks: squeeze removes an axis of size 1, and chunk does not split "
     "it. Name the axes that squeeze removes (x.squeeze(-1)), or limit the sizes in dynamic_shapes (Dim.DYNAMIC(min=2))."
 )
+_CURE_OF_TIES = (
+    "Other sizes take another branch, which the trace did not record. Script that line with torch.jit.script, or give such axes "
+    "one name in dynamic_shapes / dynamic_axes."
+)
 
 
-def restrictions(
-    sizes: TypeInference, not_one: Mapping[sympy.Expr, Where], only_one: Iterable[sympy.Expr], spec: DynamicSpec
-) -> Restrictions:
+def restrictions(sizes: TypeInference, not_one: Mapping[sympy.Expr, Where], only_one: Iterable[sympy.Expr]) -> Restrictions:
     """Return the conditions that sizes are not 1, or are 1, as tests of leaves.
 
     Warns of sizes that must not be 1 in the ranges that the user asked for.
@@ -43,7 +45,7 @@ def restrictions(
         if _may_be_one(expr, 0):
             text = condition_text(sympy.Ne(expr, 1), sizes.names)
             found[text] = functools.partial(_allows, expr, dict(sizes.inputs), False)
-            if _may_be_one(expr, _least(expr, sizes, spec)):
+            if _may_be_one(expr, _least(expr, sizes)):
                 lines.append(f"{text} ({where})")
     for size in only_one:
         expr = sizes.expanded(size)
@@ -53,14 +55,37 @@ def restrictions(
     return found
 
 
-def _least(expr: sympy.Expr, sizes: TypeInference, spec: DynamicSpec) -> int:
+def tied(sizes: TypeInference, ties: Mapping[tuple[sympy.Symbol, sympy.Symbol], str]) -> Restrictions:
+    """Make pairs of sizes one; return that they are equal, as tests of leaves.
+
+    Warns of them with the reasons: other sizes take another branch.
+    """
+    places = {expr_of(size): place for place, size in sizes.inputs.items()}
+    texts = {pair: condition_text(sympy.Eq(*pair[::-1]), sizes.names) for pair in ties}
+    for pair in ties:
+        sizes.tie(*pair)
+    if ties:
+        lines = "; ".join(f"{texts[pair]} (elsewhere it differs: {reason})" for pair, reason in ties.items())
+        warn(f"the exported model is right only where {lines}. {_CURE_OF_TIES}")
+    return {text: functools.partial(_equal, [places[symbol] for symbol in pair]) for pair, text in texts.items()}
+
+
+def _equal(places: Sequence[tuple[int, Any]], leaves: Sequence[Any]) -> bool:
+    """Whether these axes have one length in a call."""
+    return len({np.shape(leaves[index])[axis] for index, axis in places if leaves[index] is not None}) < 2
+
+
+def may_be_one(sizes: TypeInference, size: Any) -> bool:
+    """Whether a dynamic size can be 1 in the ranges that the user asked for."""
+    if isinstance(size, int):
+        return False
+    expr = sizes.expanded(expr_of(size))
+    return bool(free_unbacked_symbols(expr)) or _may_be_one(expr, _least(expr, sizes))
+
+
+def _least(expr: sympy.Expr, sizes: TypeInference) -> int:
     """Return the least size asked for of the axes that a size depends on."""
-    axes = [
-        spec.axes[index][axis]
-        for (index, axis), size in sizes.inputs.items()
-        if axis is not None and expr_of(size) in expr.free_symbols
-    ]
-    return max((axis.dim.min or 0 for axis in axes), default=0)
+    return max((sizes.least.get(symbol, 0) for symbol in expr.free_symbols), default=0)
 
 
 def _may_be_one(expr: sympy.Expr, least: int) -> bool:

@@ -44,7 +44,7 @@ _LAST = 2**62
 
 
 _CELLS = frozenset({"aten::lstm_cell", "aten::gru_cell"})
-"""Cells return states like those given; torch's kernels fix the batch where its axes have different names."""
+"""Cells return states like those given."""
 
 
 def infer_result(name: str, fakes: Sequence[Any]) -> Any:
@@ -53,7 +53,8 @@ def infer_result(name: str, fakes: Sequence[Any]) -> Any:
         return _cat(fakes) if name == "aten::cat" else None
     first = fakes[0]
     if name in _CELLS:
-        return list(fakes[1]) if isinstance(fakes[1], (list, tuple)) else fakes[1]
+        states = fakes[1] if isinstance(fakes[1], list) else [fakes[1]]
+        return fakes[1] if all(same(first.shape[0], state.shape[0]) for state in states) else None
     if name in _TYPED:
         return AbstractTensor(_TYPED[name](fakes) or first.dtype, first.shape)
     if name.partition(".")[0] in _KEEPING or (name in ("aten::softmax.int", "aten::log_softmax.int") and fakes[2] is None):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+import sympy  # type: ignore[import-untyped]
 import torch
 
 from onnxexp import CaptureError, warn
 from onnxexp.request.dynamic_shapes import DynamicSpec
-from onnxexp_torchscript.other_sizes import OtherSizes, other_sizes
+from onnxexp_torchscript.other_sizes import AxisLengths, OtherSizes, other_sizes
 from onnxexp_torchscript.skipped_products import SkippedProducts
 from onnxexp_torchscript.source_locations import Places
 from onnxexp_torchscript.trace import Recording, Trace
@@ -28,34 +29,65 @@ _CURE_OF_CONTENTS = (
 )
 
 
-def check_sizes(recording: Recording, spec: DynamicSpec) -> None:
+def check_sizes(recording: Recording, spec: DynamicSpec, axes: AxisLengths) -> dict[tuple[sympy.Symbol, sympy.Symbol], str]:
     """Compare a trace with one at other sizes and with other numbers.
+
+    Returns the pairs of sizes that have to be equal, as in the example, each with the difference that it would leave.
 
     Raises CaptureError where the trace has fixed what depends on them. Warns where the model runs at none of the other sizes.
     """
     again = recording.again
     dynamic = [*spec.scalars.values(), *(axis for axes in spec.axes for axis in axes.values())]
     if again is None or not any(axis.required for axis in dynamic):
-        return
+        return {}
     failed = ""
-    for other in other_sizes(spec, recording.example):
-        try:
-            found = _differences_at(other, recording, again)
-        except CaptureError as error:
-            failed = f"({other.text}) {error}"
+    for other, found in _compared(recording, spec, axes, again):
+        if isinstance(found, CaptureError):
+            failed = f"({other.text}) {found}"
             continue
-        if found:
-            found = _without_chance(found, recording, again)
-        if found:
+        ties = _ties(recording, spec, axes, again) if found else {}
+        if found and not ties:
             contents = _follow_from_contents(found, recording, again)
             what, cure = ("the contents of a tensor", _CURE_OF_CONTENTS) if contents else (_what(spec), _CURE)
             raise CaptureError(_text(found, recording.places, other.text, what, cure))
-        return
+        return {pair: _line(found[0], recording.places).strip() for pair in ties.items()}
     if failed:
         warn(
             "The trace could not be compared with one at other sizes, so it may be wrong there: the model fails at the sizes "
             f"that were tried; the last were {failed.partition('; cure:')[0]}{_at(failed)}. check_sizes=False tries none."
         )
+    return {}
+
+
+def _compared(
+    recording: Recording, spec: DynamicSpec, axes: AxisLengths, again: Callable[..., Trace]
+) -> Iterator[tuple[OtherSizes, list[Difference] | CaptureError]]:
+    """Yield other sizes with the differences there, or the model's error."""
+    for other in other_sizes(spec, recording.example, axes):
+        try:
+            found = _differences_at(other, recording, again)
+        except CaptureError as error:
+            yield other, error
+        else:
+            yield other, _without_chance(found, recording, again) if found else found
+
+
+def _ties(
+    recording: Recording, spec: DynamicSpec, axes: AxisLengths, again: Callable[..., Trace]
+) -> dict[sympy.Symbol, sympy.Symbol]:
+    """Return the fewest equal axes that leave no difference, if there are any."""
+
+    def agrees(ties: dict[sympy.Symbol, sympy.Symbol]) -> bool:
+        outcomes = (found for _, found in _compared(recording, spec, axes.tied(ties), again))
+        return next((found for found in outcomes if not isinstance(found, CaptureError)), None) == []
+
+    ties = axes.equal_in_example()
+    if not ties or not agrees(ties):
+        return {}
+    for symbol in list(ties) if len(ties) > 1 else ():
+        fewer = {one: other for one, other in ties.items() if one is not symbol}
+        ties = fewer if agrees(fewer) else ties
+    return ties
 
 
 def _at(failed: str) -> str:

@@ -7,24 +7,35 @@ from typing import Any
 
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from onnxexp import Value
+from onnxexp import TensorType, Value
 from onnxexp_torchscript.abstract_tensor import AbstractTensor, expr_of
 from onnxexp_torchscript.interpreter import Interpreter
+from onnxexp_torchscript.restrictions import may_be_one
 from onnxexp_torchscript.traced_types import recorded
 
 __all__ = ["halved", "squeezed"]
+
+_RETURNING = ("prim::Return", "prim::TupleConstruct", "prim::ListConstruct", "prim::DictConstruct")
 
 
 def squeezed(interpreter: Interpreter, tensor: Any, dims: Any = None) -> Any:
     """Squeeze as the example does: squeeze, squeeze_ and squeeze_copy.
 
-    Where the example's size is 1, record the place for a warning: the exported model fails at any other size. Where it is not 1,
-    record that the model is wrong at 1. Raises CaptureError where no trace decides.
+    A result that is only returned has the rank of its call. For any other, the example decides: where its size is 1, record the
+    place for a warning, since the exported model fails at any other size; where it is not 1, record that the model is wrong at 1.
+    Raises CaptureError where no trace decides.
     """
     fake = _fake(interpreter, tensor)
     if fake is None:
         return NotImplemented
     axes = _axes(fake, dims)
+    in_place = interpreter.node.kind() == "aten::squeeze_"
+    if (
+        not in_place
+        and any(may_be_one(interpreter.sizes, fake.shape[axis]) for axis in axes)
+        and _only_returned(interpreter.node)
+    ):
+        return _squeezed_at_run_time(interpreter, tensor, axes, fake.dtype)
     gone = _gone(interpreter, fake, axes)
     _record_kept(interpreter, fake, [axis for axis in axes if axis not in gone])
     if all(isinstance(fake.shape[axis], int) for axis in gone):
@@ -38,6 +49,22 @@ def squeezed(interpreter: Interpreter, tensor: Any, dims: Any = None) -> Any:
     if interpreter.sizes.of(tensor).dim() == fake.dim():  # not in place
         interpreter.sizes.record(tensor, fake)
     return made
+
+
+def _only_returned(node: Any) -> bool:
+    """Whether the program returns a node's result, and reads it nowhere else."""
+    if node.kind() == "prim::Return":
+        return node.owningBlock().owningNode() is None  # the program's own, not that of a branch
+    users = [use.user for use in node.output().uses()]
+    return bool(users) and all(user.kind() in _RETURNING and _only_returned(user) for user in users)
+
+
+def _squeezed_at_run_time(interpreter: Interpreter, tensor: Value, axes: list[int], dtype: Any) -> Value:
+    """Emit a squeeze whose result has a rank of the run time."""
+    name = "aten::squeeze.dims"
+    result = interpreter.value(name, TensorType(dtype, None))
+    interpreter.append(name, [tensor, axes], [result])
+    return result
 
 
 def halved(interpreter: Interpreter, tensor: Any, chunks: Any, dim: Any = 0) -> Any:

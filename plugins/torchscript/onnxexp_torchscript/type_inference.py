@@ -6,8 +6,9 @@ trace recorded.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
@@ -32,8 +33,11 @@ from onnxexp_torchscript.abstract_tensor import (
     NUMBERS,
     UNKNOWN,
     AbstractTensor,
+    expr_of,
     from_fake,
     harmless,
+    has_unknown,
+    is_unbacked,
     key_of,
     kind_of,
     same,
@@ -43,6 +47,7 @@ from onnxexp_torchscript.abstract_tensor import (
 from onnxexp_torchscript.call_probes import SizeProbe
 from onnxexp_torchscript.data_dependent_sizes import UnbackedSizes
 from onnxexp_torchscript.jit_schemas import restrides
+from onnxexp_torchscript.packed_batches import PackedBatches
 from onnxexp_torchscript.shape_functions import infer_result
 
 __all__ = ["TypeInference"]
@@ -61,6 +66,8 @@ class TypeInference:
         names: The readable name of each symbol.
         unbacked: The symbols for sizes that depend on data.
         inputs: The symbolic sizes by leaf and axis, and the symbolic numbers.
+        least: The least size that the user asked for, by the size of an axis.
+        packed: The batches of packed sequences.
     """
 
     def __init__(self) -> None:
@@ -73,7 +80,8 @@ class TypeInference:
         self._dynamic: set[Value] = set()
         self._fixed: list[tuple[sympy.Symbol, Where]] = []
         self.inputs: dict[tuple[int, int | None], Any] = {}
-        self._batches: dict[Value, Any] = {}
+        self.least: dict[sympy.Expr, int] = {}
+        self.packed = PackedBatches()
         self._known: dict[Any, Any] = {}
         self._short_of: dict[sympy.Expr, Any] = {}
         self._long_of: dict[sympy.Symbol, sympy.Expr] = {}
@@ -97,6 +105,7 @@ class TypeInference:
         for axis, wanted in spec.axes[index].items():
             if wanted.required and sizes[axis] > 0:
                 sizes[axis] = self.inputs[index, axis] = self._symbol(wanted, sizes[axis], f"{name}_dim_{axis}")
+                self.least[expr_of(sizes[axis])] = wanted.dim.min or 0
         value = Value(name, self._provisional(leaf.dtype, sizes))
         if any(isinstance(size, torch.SymInt) for size in sizes):
             self.record(value, AbstractTensor(leaf.dtype, sizes))
@@ -174,7 +183,7 @@ class TypeInference:
         `local`: the call is in a block and may never run, so that it fixes no size.
         """
         fakes = self._fakes_of(args)
-        if _has_unknown(fakes):
+        if has_unknown(fakes):
             return UNKNOWN
         same_op = twin(name) if restrides(name) else None
         if same_op is None:
@@ -251,20 +260,30 @@ class TypeInference:
 
     def _called(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
         kernel = overload(name.replace("aten::", "onnxexp_shapes::")) or op  # an operator that computes shapes only
-        if name == "aten::_pad_packed_sequence" and kernel is not op:
-            fakes = [*fakes, self._batches.get(args[1]) or self.unbacked.any_size()]
+        if kernel is not op:
+            fakes = self.packed.arguments(name, fakes, args, self.unbacked.any_size)
         if name in ("aten::view", "aten::_unsafe_view"):
             kernel = torch.ops.aten.reshape.default  # a fake may have other strides than the tensor that it stands for
         keywords = {a.name: fake for a, fake in zip(kernel._schema.arguments, fakes, strict=False) if a.kwarg_only}
         return kernel(*fakes[: len(fakes) - len(keywords)], **keywords)
 
-    def packed(self, batch_sizes: Value, source: Value, axis: int) -> None:
-        """Record the batch size of a packed sequence."""
-        fake = self.of(source)
-        if fake is not UNKNOWN:
-            self._batches[batch_sizes] = fake.shape[axis]
+    def tie(self, one: sympy.Symbol, other: sympy.Symbol) -> None:
+        """Make two sizes of the inputs one."""
+        first, second = (
+            self.env.create_symintnode(symbol, hint=int(self.env.backed_var_to_val[symbol])) for symbol in (one, other)
+        )
+        assert first == second, "they are equal in the example"
 
     # Two ways that meet
+
+    @contextlib.contextmanager
+    def branch(self) -> Iterator[None]:
+        """Forget at the end which axes of the inputs a branch needs equal."""
+        before = dict(self.env.replacements)
+        yield
+        tied = [symbol for symbol in self.env.replacements.keys() - before if symbol in self.env.backed_var_to_val]
+        if tied:
+            restore(self.env, {"replacements": {s: to for s, to in self.env.replacements.items() if s not in tied}})
 
     def joined(self, one: Any, other: Any) -> Any:
         """Create a fake that covers two tensors or two numbers, else UNKNOWN."""
@@ -289,16 +308,14 @@ class TypeInference:
             )
         pairs = zip(one.shape, other.shape, strict=False)
         return (
-            one.dtype == other.dtype and one.dim() == other.dim() and all(same(a, b) or (_free(a) and _free(b)) for a, b in pairs)
+            one.dtype == other.dtype
+            and one.dim() == other.dim()
+            and all(same(a, b) or (is_unbacked(a) and is_unbacked(b)) for a, b in pairs)
         )
 
     def renewed(self, fake: AbstractTensor) -> AbstractTensor:
         """Copy a tensor, with new symbols for its unbacked sizes."""
-        return self.unbacked.tensor(fake.dtype, [None if _free(size) else size for size in fake.shape])
-
-    def batch_of(self, batch_sizes: Any) -> Any:
-        """Return the batch size of a packed sequence; None if unknown."""
-        return self._batches.get(batch_sizes)
+        return self.unbacked.tensor(fake.dtype, [None if is_unbacked(size) else size for size in fake.shape])
 
     def _fakes_of(self, args: Sequence[Any]) -> list[Any]:
         return [
@@ -344,26 +361,26 @@ class TypeInference:
         self._made.clear()
 
     def check(self, spec: DynamicSpec) -> None:
-        """Raise CaptureError for a dynamic axis that the model fixes to one size.
-
-        Of equal axes, a name that the user gave replaces an automatic one.
-        """
-        automatic = {f"{spec.leaves[index].name}_dim_{axis}" for index, axis in self.inputs if axis is not None}
+        """Raise CaptureError for a dynamic axis that the model fixes to one size."""
         for (index, axis), size in self.inputs.items():
-            if axis is None:
-                continue
             expr = size.node.expr
-            name = spec.axes[index][axis].name
-            if name and self.names.get(expr) in automatic:
-                self.names[expr] = name
-            if expr.is_number:
-                leaf, shown = spec.leaves[index], f" ({name})" if name else ""
+            if axis is not None and expr.is_number:
                 where = next((where for symbol, where in self._fixed if symbol in size.node._expr.free_symbols), None)
                 at = f"\n  at {where}" if where is not None and str(where) else ""
-                raise CaptureError(
-                    f"axis {axis} of input {leaf.name}{shown} was asked to be dynamic, but the model fixes it to {expr}; "
-                    f"cure: write that line for any size, or leave the axis static{at}"
-                )
+                name = spec.axes[index][axis].name
+                label = f"axis {axis} of input {spec.leaves[index].name}{f' ({name})' if name else ''}"
+                cure = "write that line for any size, or leave the axis static"
+                raise CaptureError(f"{label} was asked to be dynamic, but the model fixes it to {expr}; cure: {cure}{at}")
+
+    def prefer_names(self, spec: DynamicSpec) -> None:
+        """Give equal axes the first name that the user gave, and a computed size its own."""
+        automatic = {f"{spec.leaves[index].name}_dim_{axis}" for index, axis in self.inputs if axis is not None}
+        for (index, axis), size in self.inputs.items():
+            wanted = spec.axes[index][axis] if axis is not None else None
+            if wanted is None or wanted.name is None or derivation(wanted.dim) is not None:
+                continue
+            if self.names.get(expr_of(size)) in automatic or not expr_of(size).is_Symbol:
+                self.names[expr_of(size)] = wanted.name
 
 
 def _is_long(size: Any) -> bool:
@@ -380,13 +397,3 @@ def _repeatable(result: Any, fakes: list[Any]) -> bool:
     return all(isinstance(one, AbstractTensor) for one in results) and not free_unbacked_symbols(
         list(symbols_of(results) - symbols_of(fakes))
     )
-
-
-def _has_unknown(fakes: list[Any]) -> bool:
-    return any(fake is UNKNOWN or (isinstance(fake, list) and _has_unknown(fake)) for fake in fakes)
-
-
-def _free(size: Any) -> bool:
-    """Whether a size is a single unbacked symbol."""
-    expr = size.node.expr if isinstance(size, torch.SymInt) else None
-    return isinstance(expr, sympy.Symbol) and free_unbacked_symbols(expr) != set()

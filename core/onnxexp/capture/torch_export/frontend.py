@@ -23,13 +23,13 @@ from onnxexp.capture.torch_export.decompose.node_decomposer import Decomposer
 from onnxexp.capture.torch_export.derived_sizes import holds_at_example, larger_sizes, with_sizes
 from onnxexp.capture.torch_export.export_errors import branches_on_values, explain
 from onnxexp.capture.torch_export.fake_values import fake_mode
-from onnxexp.capture.torch_export.guard_warnings import fixed_numbers, record_guard_sources, restrictions
+from onnxexp.capture.torch_export.guard_warnings import fixed_numbers, ranks_of_call, record_guard_sources, restrictions
 from onnxexp.capture.torch_export.kept_tensors import warn_of_kept_tensors
 from onnxexp.capture.torch_export.program_converter import mutated_names, resolve_vmap, to_graph
 from onnxexp.capture.torch_export.symbol_names import check_dynamic, symbol_names
 from onnxexp.capture.torch_state import model_mode, silence_torch_export, torch_mode, unwind_functorch
 from onnxexp.errors import CaptureError
-from onnxexp.neutral_graph import Dim
+from onnxexp.neutral_graph import Dim, TensorType, Value
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.module_and_forward import is_scripted
 from onnxexp.request.options import Options
@@ -82,6 +82,10 @@ def from_exported(program: ExportedProgram, spec: DynamicSpec) -> CapturedProgra
         return readable
 
     graph = to_graph(program, text)
+    varying = ranks_of_call(program, spec)
+    for value in graph.outputs:
+        if isinstance(value, Value) and value.name in varying and isinstance(value.type, TensorType):
+            value.type = TensorType(value.type.dtype, None)
     make_functional(graph, mutated_names(program))
     decomposer = Decomposer(functools.partial(fake_mode, program), sizes, text)
     assert program.call_spec.in_spec is not None and program.call_spec.out_spec is not None

@@ -49,7 +49,10 @@ from onnxexp.neutral_graph import Where
 from onnxexp.request.dynamic_shapes import DynamicSpec, user_inputs
 from onnxexp.user_warnings import warn
 
-__all__ = ["compared_with_one", "conditions", "fixed_numbers", "record_guard_sources", "restrictions", "source_of", "unit_sizes"]
+__all__ = [
+    "compared_with_one", "conditions", "fixed_numbers", "ranks_of_call", "record_guard_sources", "restrictions", "source_of",
+    "unit_sizes",
+]  # fmt: skip
 
 _SLICE = "_compute_slice_index"
 _OPERATORS = {_SLICE, "split"}
@@ -226,7 +229,29 @@ def _decisions(
 
 
 def compared_with_one(node: torch.fx.Node) -> list[torch.SymInt]:
-    """Return the sizes that squeeze or chunk compares with 1."""
+    """Return the sizes that squeeze or chunk compares with 1 and that others need."""
+    return [] if _is_returned_squeeze(node) else _possibly_one(node)
+
+
+def ranks_of_call(program: ExportedProgram, spec: DynamicSpec) -> set[str]:
+    """Return the names of the outputs whose rank depends on the sizes of a call."""
+    env, symbols = shape_env(program), input_symbols(program, spec)
+    samples = {symbol: _samples(size, 1) for symbol, size in symbols.items()}
+
+    def may_be_one(size: torch.SymInt) -> bool:
+        kept = sympy.Ne(size.node.expr, 1)
+        return bool(free_unbacked_symbols(size)) or not _always_holds(env, kept, samples, ())
+
+    nodes = filter(_is_returned_squeeze, program.graph.nodes)
+    return {node.name for node in nodes if any(map(may_be_one, _possibly_one(node)))}
+
+
+def _is_returned_squeeze(node: torch.fx.Node) -> bool:
+    """Whether a node squeezes, and the program only returns its result."""
+    return str(node.target).startswith("aten.squeeze.") and all(user.op == "output" for user in node.users)
+
+
+def _possibly_one(node: torch.fx.Node) -> list[torch.SymInt]:
     name, args = str(node.target), node.args[1:]
     if name.startswith("aten.squeeze"):
         axes: Any = args[0] if args else slice(None)

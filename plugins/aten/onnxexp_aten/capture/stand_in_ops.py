@@ -21,6 +21,8 @@ __all__ = ["LAYERS", "define_operators"]
 
 LAYERS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 """The recurrent layers."""
+CELLS = ("lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell")
+"""The recurrent cells, which a trace keeps whole."""
 
 
 @functools.cache
@@ -44,15 +46,33 @@ def _overload(name: str) -> torch._ops.OpOverload:
 
 
 def _layer(input: torch.Tensor, hx: Any, *rest: Any) -> tuple[torch.Tensor, ...]:
-    """Output shapes of a recurrent layer, `rest` from the parameters on."""
-    states, bidirectional = hx if isinstance(hx, (list, tuple)) else (hx,), rest[5]
+    """Output shapes of a recurrent layer, `rest` from the parameters on.
+
+    Sizes that torch needs equal become one, or a number: a padded batch has those of its states and weights.
+    """
+    states, (params, bidirectional) = hx if isinstance(hx, (list, tuple)) else (hx,), (rest[0], rest[5])
+    padded = [input.shape[0 if rest[6] else 1]] if rest[6:] else []
+    batches = [*padded, *(state.shape[1] for state in states)]
+    for batch in batches[1:]:
+        torch._check(batches[0] == batch)  # type: ignore[no-untyped-call]
+    torch._check(input.shape[-1] == params[0].shape[1])  # type: ignore[no-untyped-call]
     width = states[0].shape[-1] * (2 if bidirectional else 1)
     return input.new_empty((*input.shape[:-1], width)), *(state.new_empty(state.shape) for state in states)
+
+
+def _cell(input: torch.Tensor, hx: Any, *rest: Any) -> Any:
+    """Output shapes of a recurrent cell: those of its states."""
+    states = hx if isinstance(hx, (list, tuple)) else (hx,)
+    for state in states:
+        torch._check(input.shape[0] == state.shape[0])  # type: ignore[no-untyped-call]
+    results = tuple(state.new_empty((input.shape[0], *state.shape[1:])) for state in states)
+    return results if isinstance(hx, (list, tuple)) else results[0]
 
 
 def _pack(input: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> tuple[torch.Tensor, torch.Tensor]:
     context = torch.library.get_ctx()
     elements, steps = context.new_dynamic_size(min=1), context.new_dynamic_size(min=1)
+    torch._check(input.shape[0 if batch_first else 1] == lengths.shape[0])  # type: ignore[no-untyped-call]
     torch._check(steps <= input.shape[1 if batch_first else 0])  # type: ignore[no-untyped-call]
     return input.new_empty((elements, *input.shape[2:])), torch.empty((steps,), dtype=torch.int64)
 
@@ -163,6 +183,7 @@ def _parts(self: torch.Tensor, dim: int, lengths: Sequence[Any]) -> list[torch.T
 _SHAPES: dict[str, Callable[..., Any]] = {
     **{f"{layer}.input": _layer for layer in LAYERS},
     **{f"{layer}.data": lambda data, batch_sizes, *rest: _layer(data, *rest) for layer in LAYERS},
+    **dict.fromkeys(CELLS, _cell),
     "_pack_padded_sequence": _pack,
     "_pad_packed_sequence": _pad,
     "cov": _cov,

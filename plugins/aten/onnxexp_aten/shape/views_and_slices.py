@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -86,7 +87,7 @@ def squeeze(op: Builder, self: Tensor) -> Tensor:
     """squeeze(Tensor(a) self) -> Tensor(a)"""
     if self.shape is None:
         return op.Squeeze(self)
-    return squeezed(op, self, [axis for axis, size in enumerate(self.shape) if size == 1])
+    return _squeezed(op, self, list(range(len(self.shape))))
 
 
 @table("squeeze.dim", "squeeze.dims", "squeeze_copy.dim", "squeeze_copy.dims")
@@ -101,7 +102,21 @@ def squeeze_dims(op: Builder, self: Tensor, dim: Any) -> Tensor:
     axes = [axis_of(op, self, one) for one in (dim if isinstance(dim, list) else [dim])]
     if sizes is not None and len(shape) - len(sizes) == len(axes):
         return squeezed(op, self, axes)
-    return squeezed(op, self, [axis for axis in axes if shape[axis] == 1])
+    return _squeezed(op, self, axes)
+
+
+def _squeezed(op: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
+    """Remove those of these axes that are 1 long.
+
+    Where the captured rank is unknown, the run time decides.
+    """
+    shape = x.shape or ()
+    if sizes_of(op) is None and any(not isinstance(shape[axis], int) for axis in axes):
+        sizes = op.Shape(x)
+        stays = op.constant([axis not in axes for axis in range(len(shape))], torch.bool)
+        kept = op.Or(op.Not(op.Equal(sizes, 1)), stays)
+        return op.Reshape(x, op.Compress(sizes, kept, axis=0))
+    return squeezed(op, x, [axis for axis in axes if shape[axis] == 1])
 
 
 @table("atleast_1d", "atleast_2d", "atleast_3d")
