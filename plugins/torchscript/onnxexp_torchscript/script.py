@@ -79,9 +79,8 @@ def _own_caches() -> Iterator[tuple[Any, str, Any]]:
     """Yield replacements (owner, name, object) of the compiler's caches by empty ones.
 
     The caches have what the user compiled, without our replacements, and classes whose compilation failed: these give another
-    error at the next attempt.
+    error at the next attempt. Overloaded functions stay cached: torch forgets their declarations once it has compiled them.
     """
     yield concrete_type_store, "type_store", {}
     yield concrete_type_store, "methods_compiled", set()
     yield _state, "_jit_caching_layer", weakref.WeakKeyDictionary()
-    yield _state, "_jit_function_overload_caching", weakref.WeakKeyDictionary()
