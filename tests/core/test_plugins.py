@@ -168,7 +168,7 @@ def test_what_is_switched_off_may_be_absent(installed: Path) -> None:
     """Colleagues share a configuration and have different packs."""
     install(installed, "good-pack5", {"__init__": TABLE}, "good_pack5:table")
     Path("onnxexp.toml").write_text('disable = ["good-pack6"]\nskip_passes = ["good-pack6/fold"]\n')
-    with pytest.warns(UserWarning) as caught:
+    with pytest.warns(UserWarning, match="has no effect") as caught:
         onnxexp.export(torch.relu, (torch.ones(2),))
     messages = sorted(str(each.message) for each in caught)
     assert "onnxexp.toml has no effect: no plugin 'good-pack6' (did you mean 'good-pack5'?) is installed" in messages[0]
