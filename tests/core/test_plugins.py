@@ -155,14 +155,26 @@ def test_what_is_selected(installed: Path) -> None:
     assert on(plugins=[..., SymbolicTable("x")], disable=["pack-a"]) == "bc"
 
 
-@pytest.mark.parametrize("door", ["plugins", "disable"])
-def test_a_missing_plugin_is_told_with_the_nearest_installed_one(installed: Path, door: str) -> None:
+def test_a_missing_plugin_is_told_with_the_nearest_installed_one(installed: Path) -> None:
     install(installed, "good-pack2", {"__init__": TABLE}, "good_pack2:table")
     with pytest.raises(PluginLoadError, match=r"no plugin 'good-pack3' \(did you mean 'good-pack2'\?\), which the call names"):
-        load(configured(**{door: ["good-pack3"]}))  # type: ignore[arg-type]
-    Path("onnxexp.toml").write_text(f'{door} = ["good-pack3"]\n')
+        load(configured(plugins=["good-pack3"]))
+    Path("onnxexp.toml").write_text('plugins = ["good-pack3"]\n')
     with pytest.raises(PluginLoadError, match="which .*onnxexp.toml names"):
         load(configured())
+
+
+def test_what_is_switched_off_may_be_absent(installed: Path) -> None:
+    """Colleagues share a configuration and have different packs."""
+    install(installed, "good-pack5", {"__init__": TABLE}, "good_pack5:table")
+    Path("onnxexp.toml").write_text('disable = ["good-pack6"]\nskip_passes = ["good-pack6/fold"]\n')
+    with pytest.warns(UserWarning, match="has no effect") as caught:
+        onnxexp.export(torch.relu, (torch.ones(2),))
+    messages = sorted(str(each.message) for each in caught)
+    assert "onnxexp.toml has no effect: no plugin 'good-pack6' (did you mean 'good-pack5'?) is installed" in messages[0]
+    assert "`skip_passes` has no effect on 'good-pack6/fold'" in messages[1] and len(messages) == 2
+    with pytest.raises(onnxexp.OptionError, match="skip_passes: there is no pass 'aten/fold'"):
+        onnxexp.export(torch.relu, (torch.ones(2),), skip_passes=["aten/fold"], without=["good-pack6"])
 
 
 def test_prefer_must_name_an_installed_plugin(installed: Path) -> None:

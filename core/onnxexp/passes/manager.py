@@ -17,6 +17,7 @@ from onnxexp.plugins.foreign_code import calling, is_foreign
 from onnxexp.plugins.loading import Plugin, Plugins
 from onnxexp.request.export_context import ExportContext
 from onnxexp.suggest import nearest
+from onnxexp.user_warnings import warn
 
 __all__ = ["Passes"]
 
@@ -56,8 +57,12 @@ class Passes:
         every: list[_Pass[Any]] = [*self._pre, *self._post]
         known = list(dict.fromkeys(each.id for each in every))
         names = {*known, *(each.name for each in every)}
+        loaded = {plugin.name for plugin in plugins.loaded}
         for name in context.options.skip_passes:
-            if name not in names:
+            owner, slash, _ = name.rpartition("/")
+            if slash and owner not in loaded:  # a team shares its configuration
+                warn(f"`skip_passes` has no effect on {name!r}: the plugin {owner!r}{nearest(owner, loaded)} takes no part")
+            elif name not in names:
                 raise OptionError(f"skip_passes: there is no pass {name!r}{nearest(name, names)}; there are {', '.join(known)}")
 
     @property

@@ -13,7 +13,7 @@ import hashlib
 import os
 import sys
 import sysconfig
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from packaging.utils import canonicalize_name
 from onnxexp.errors import PluginLoadError
 from onnxexp.request.config import TARGETS, Config
 from onnxexp.suggest import nearest
+from onnxexp.user_warnings import warn
 
 __all__ = [
     "DamagedDistribution",
@@ -150,13 +151,19 @@ def _entry_points(distribution: Any, group: str) -> Iterable[EntryPoint]:
 
 
 def states(config: Config, group: str = GROUP) -> list[PluginStatus]:
-    """The plugins' states. Raises PluginLoadError if a configured one is missing."""
+    """The plugins' states. Raises PluginLoadError if one in `plugins` is missing.
+
+    One in `disable` is off without being installed: a team shares its configuration.
+    """
     plugins = discover(group)
-    known = [plugin.name for plugin in plugins]
-    for origin, wanted in (("plugins", config.plugins or ()), ("disable", config.disable)):
-        for name in wanted:
-            if isinstance(name, str) and name not in known:
-                raise missing(name, known, config.origins[origin])
+    known = {plugin.name for plugin in plugins}
+    for name in config.plugins or ():
+        if isinstance(name, str) and name not in known:
+            raise missing(name, known, config.origins["plugins"])
+    for name in config.disable:
+        if name not in known:
+            place = _place(config.origins["disable"])
+            warn(f"`disable` of {place} has no effect: no plugin {name!r}{nearest(name, known)} is installed")
     return [_state(plugin, config, plugins) for plugin in plugins]
 
 
@@ -177,9 +184,9 @@ def packs(ops: Iterable[str], off: Iterable[PluginStatus]) -> list[str]:
     return [*lines, *(f"`pip install {pack}` brings {what}" for what, pack in ours.items() if pack not in installed)]
 
 
-def missing(name: str, known: Sequence[str], origin: str) -> PluginLoadError:
+def missing(name: str, known: Collection[str], origin: str) -> PluginLoadError:
     """The error about a plugin that is not installed."""
-    installed = ", ".join(sorted(set(known))) or "none"
+    installed = ", ".join(sorted({*known})) or "none"
     return PluginLoadError(
         f"there is no plugin {name!r}{nearest(name, known)}, which {_place(origin)} names; installed: {installed}. Plugins "
         "are distributions of their own; onnxexp's are called onnxexp-plugin-..., as in `pip install onnxexp-plugin-aten`"
