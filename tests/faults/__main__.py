@@ -19,7 +19,7 @@ from pathlib import Path
 
 from .fault import ONNXEXP, Row
 
-PARTS = ("races",)
+PARTS = ("races", "folder_kills")
 """The modules of this package, each with a tuple `FAULTS`."""
 
 
