@@ -163,7 +163,7 @@ def states(config: Config, group: str = GROUP) -> list[PluginStatus]:
     for name in config.disable:
         if name not in known:
             place = _place(config.origins["disable"])
-            warn(f"`disable` of {place} has no effect: no plugin {name!r}{nearest(name, known)} is installed")
+            warn(f"`disable` of {place} has no effect: no plugin {name!r}{nearest(name, known)} is installed; cure: install it, or remove the name")
     return [_state(plugin, config, plugins) for plugin in plugins]
 
 
