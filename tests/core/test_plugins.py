@@ -19,8 +19,7 @@ from onnxexp.cli.loaded_plugins import load_all
 from onnxexp.plugins.discovery import discover, record_hash, states
 from onnxexp.plugins.loading import load
 from onnxexp.request.config import load as configured
-
-TABLE = "from onnxexp import SymbolicTable\ntable = SymbolicTable('mine')\ntable.direct({'relu': 'Relu'})\n"
+from tests.core.packs import TABLE, install
 
 
 @pytest.fixture
@@ -31,21 +30,6 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     monkeypatch.chdir(tmp_path / "here")
     return tmp_path / "site"
-
-
-def install(folder: Path, name: str, modules: dict[str, str], value: str, plugin: str = "") -> Path:
-    """Install a distribution with these modules and the plugin; return its metadata."""
-    package = folder / value.partition(":")[0].partition(".")[0]
-    package.mkdir(exist_ok=True)
-    for module, source in modules.items():
-        (package / f"{module}.py").write_text(source)
-    metadata = folder / f"{name}-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text(f"[onnxexp.plugins]\n{plugin or name} = {value}\n")
-    rows = [f"{package.name}/{module}.py,sha256=as-the-installer-says,1" for module in modules]
-    (metadata / "RECORD").write_text("\n".join([*rows, f"{name}-1.0.dist-info/RECORD,,", "../bin/script,sha256=any,1"]) + "\n")
-    return metadata
 
 
 def state(name: str, **options: Any) -> tuple[str, str]:

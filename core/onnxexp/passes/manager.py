@@ -13,7 +13,7 @@ import onnx_ir as ir
 from onnxexp.errors import OptionError, PassError
 from onnxexp.neutral_graph import Graph
 from onnxexp.passes import contract
-from onnxexp.plugins.foreign_code import calling, is_foreign
+from onnxexp.plugins.foreign_code import calling
 from onnxexp.plugins.loading import Plugin, Plugins
 from onnxexp.request.export_context import ExportContext
 from onnxexp.suggest import nearest
@@ -89,7 +89,7 @@ class Passes:
             if self._skipped(each):
                 continue
             checked = self._options.debug
-            if not checked and is_foreign(each.plugin):
+            if not checked and not each.plugin.own:
                 valid = not check(subject) if valid is None else valid  # no pass is to blame for what was refused before
                 checked = valid
             start = time.perf_counter()
