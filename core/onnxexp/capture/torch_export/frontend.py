@@ -24,6 +24,7 @@ from onnxexp.capture.torch_export.decompose.node_decomposer import Decomposer
 from onnxexp.capture.torch_export.derived_sizes import holds_at_example, larger_sizes
 from onnxexp.capture.torch_export.export_errors import branches_on_values, explain
 from onnxexp.capture.torch_export.fake_values import fake_mode
+from onnxexp.capture.torch_export.frozen_sizes import frozen_sizes
 from onnxexp.capture.torch_export.guard_warnings import fixed_numbers, ranks_of_call, record_guard_sources, restrictions
 from onnxexp.capture.torch_export.kept_tensors import warn_of_kept_tensors
 from onnxexp.capture.torch_export.program_converter import mutated_names, resolve_vmap, to_graph
@@ -105,6 +106,7 @@ def export_program(
     """Run torch.export on a model, at sizes that the model accepts.
 
     Raises:
+        CaptureRefused: The model fixes a size that is computed from a dynamic axis.
         CaptureRefused, CaptureError: See `_export_example`.
     """
 
@@ -113,12 +115,15 @@ def export_program(
             _run(model, args, kwargs)
 
     try:
-        return _export_larger(model, args, kwargs, spec, training)
+        program = _export_larger(model, args, kwargs, spec, training)
     except _ModelRefuses:
         fitting = fitting_example(run, args, kwargs, spec)
         if fitting is None:
             raise
-        return _export_larger(model, *fitting, spec, training)
+        program = _export_larger(model, *fitting, spec, training)
+    if reason := frozen_sizes(program, spec):
+        raise CaptureRefused(f"the model could not be captured:\n  torch.export: {reason}")
+    return program
 
 
 def _export_larger(
