@@ -101,6 +101,22 @@ def test_a_command_of_this_project_cannot_be_taken(site: Path, capsys: Capsys) -
     assert any("the command 'sweep' of taker 1.0 is refused" in text for text in findings)
 
 
+@pytest.mark.parametrize("operator", ["aten::relu", "aten::relu.default"])
+def test_why_shows_a_conflict(site: Path, capsys: Capsys, operator: str) -> None:
+    install(site, "rival", {"__init__": TABLE.replace("mine", "aten")}, "rival:table")
+    with pytest.warns(UserWarning, match="both lower aten::relu"):
+        document = run(capsys, "plugins", "why", operator, "--json").document
+    claims = [(claim["plugin"], claim["chosen"], claim["reason"]) for claim in document["claims"]]
+    assert claims == [("aten", False, "conflict: choose one"), ("rival", False, "conflict: choose one")]
+    with pytest.warns(UserWarning, match="both lower aten::relu"):
+        ran = run(capsys, "plugins", "why", operator)
+    assert ran.status == 1 and f'prefer = {{"{operator}" = "..."}}' in ran.out and "decomposition" not in ran.out
+    assert run(capsys, "plugins", "why", operator, "--prefer", "aten::relu=rival").status == 0
+    with pytest.warns(UserWarning, match="both lower aten::relu"):
+        listed = {row["op"] for row in run(capsys, "ops", "relu", "--json").document["operators"]}
+    assert "aten::relu" not in listed and "aten::relu6" in listed
+
+
 def test_a_conflict_of_packs_comes_before_every_skeleton(site: Path) -> None:
     for number in "12":
         install(site, f"rival{number}", {"__init__": TABLE}, f"rival{number}:table", plugin="rival")
