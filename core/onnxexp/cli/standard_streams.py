@@ -35,7 +35,10 @@ def discard(stream: TextIO) -> None:
 
 
 def complain(text: str) -> None:
-    """Print a message to standard error; if that cannot be written, the exit status alone has to do."""
+    """Print a message to standard error, if that can be written.
+
+    Else the exit status alone has to do.
+    """
     try:
         print(text, file=sys.stderr, flush=True)
     except OSError:

@@ -126,11 +126,8 @@ def _compile(target: Path) -> None:
             "use bridge='python' with the package onnxruntime-extensions"
         )
     if sys.stderr is not None:  # None in a process without standard streams, such as a service
-        print(
-            f"onnxexp: building the torch bridge for torch {torch.__version__} (once, about 20 s) ...",
-            file=sys.stderr,
-            flush=True,
-        )
+        sys.stderr.write(f"onnxexp: building the torch bridge for torch {torch.__version__} (once, about 20 s) ...\n")
+        sys.stderr.flush()
     includes = [f"-I{path}" for path in cpp_extension.include_paths()]
     libraries = [f"-L{path}" for path in cpp_extension.library_paths()]
     abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"
