@@ -12,7 +12,7 @@ __all__ = ["complain", "discard", "open_closed_streams"]
 def open_closed_streams() -> None:
     """Connect each closed standard stream to the null device.
 
-    The next file that the process opens would otherwise get the free descriptor, and what a library prints would land in that file.
+    Otherwise the next file that is opened gets the free descriptor, and what a library prints lands in that file.
     """
     while True:
         descriptor = os.open(os.devnull, os.O_RDWR)  # the lowest free one
