@@ -87,7 +87,8 @@ def parse_toml(contents: bytes, what: str) -> dict[str, Any]:
         text = contents.decode("utf-8")
         if _LONG_KEY.search(text):
             raise OptionError(f"{what} has a key of more than 200 parts; cure: choose a shorter one")
-        return tomllib.loads(text)
+        parsed: dict[str, Any] = tomllib.loads(text)
+        return parsed
     except RecursionError:
         raise OptionError(f"{what} is not valid TOML: its values are nested too deeply; cure: correct it") from None
     except OptionError:
