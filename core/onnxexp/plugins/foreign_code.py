@@ -16,6 +16,7 @@ import torch
 
 from onnxexp.errors import OnnxExporterError
 from onnxexp.plugins.loading import Plugin
+from onnxexp.request.config import working_directory
 
 __all__ = ["calling"]
 
@@ -42,7 +43,7 @@ def calling(
 
 @contextlib.contextmanager
 def _restored_state() -> Iterator[None]:
-    grad, dtype, filters, folder = torch.is_grad_enabled(), torch.get_default_dtype(), list(warnings.filters), _folder()
+    grad, dtype, filters, folder = torch.is_grad_enabled(), torch.get_default_dtype(), list(warnings.filters), working_directory()
     autocast, modes, handlers = _autocast(), torch._C._len_torch_function_stack(), _handlers()
     try:
         yield
@@ -58,7 +59,7 @@ def _restored_state() -> Iterator[None]:
             warnings.filters[:] = filters  # type: ignore[index] # a list at run time
             warnings.simplefilter("default", append=True)  # it also clears the caches of the filters
             del warnings.filters[len(filters) :]  # type: ignore[attr-defined]
-        if folder is not None and _folder() != folder:
+        if folder is not None and working_directory() != folder:
             os.chdir(folder)
         for number, handler in handlers.items():
             if signal.getsignal(number) is not handler:
@@ -75,10 +76,3 @@ def _handlers() -> dict[signal.Signals, object]:
         return {}
     found = {number: signal.getsignal(number) for number in signal.valid_signals()}
     return {number: handler for number, handler in found.items() if handler is not None}
-
-
-def _folder() -> str | None:
-    try:
-        return os.getcwd()
-    except OSError:  # it was removed
-        return None

@@ -10,6 +10,7 @@ from typing import Any
 from onnxexp.errors import PluginLoadError
 from onnxexp.plugins.discovery import InstalledPlugin
 from onnxexp.plugins.distribution_files import editable_source
+from onnxexp.request.config import working_directory
 
 __all__ = ["import_object"]
 
@@ -35,7 +36,7 @@ def _refuse_working_directory(found: InstalledPlugin, package: str) -> None:
     """Refuse a folder or file in the working directory that hides an installed plugin."""
     spec = importlib.util.find_spec(package)
     places = [spec.origin, *(spec.submodule_search_locations or ())] if spec is not None else []
-    here = os.path.realpath(os.getcwd())
+    here = os.path.realpath(working_directory() or os.sep)
     for place in places:
         if place and os.path.dirname(os.path.realpath(_folder(place, package))) == here and not _installed_there(found, here):
             raise PluginLoadError(
