@@ -155,7 +155,8 @@ class _Module(torch.nn.Module):
 def trace(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> Recording:
     """Trace the model on the example. Raises CaptureError where the model fails."""
     parts = _ModelTensors(model, dict(model.named_modules()), {**dict(model.named_parameters()), **dict(model.named_buffers())})
-    flat, in_spec = pytree.tree_flatten(enlarge(args, kwargs, spec))
+    enlarged = enlarge(args, kwargs, spec)
+    flat, in_spec = pytree.tree_flatten(enlarged)
     leaves = [index for index, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) or index in spec.scalars]
     functions: list[Any] = []
     random = RandomState()
@@ -171,7 +172,7 @@ def trace(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
     try:
         first = traced(flat, caught)
     finally:
-        recorded = _sorted_out(warn_of_kept_tensors(model, caught))
+        recorded = _sorted_out(warn_of_kept_tensors(model, *enlarged, caught))
     found, out_spec = first.returned
     returned = [isinstance(leaf, torch.Tensor) for leaf in found]
     constants = [None if tensor else leaf for leaf, tensor in zip(found, returned, strict=True)]
