@@ -176,7 +176,7 @@ def trace(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
     try:
         example, first = run_fitting(run, functools.partial(run_example, model), args, kwargs, spec)
     finally:
-        recorded = _sorted_out(warn_of_kept_tensors(model, caught))
+        recorded = _sorted_out(warn_of_kept_tensors(model, args, kwargs, caught))
     found, out_spec = first.returned
     returned = [isinstance(leaf, torch.Tensor) for leaf in found]
     constants = [None if tensor else leaf for leaf, tensor in zip(found, returned, strict=True)]

@@ -212,7 +212,7 @@ def _export(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, s
         warnings.simplefilter("always")  # most of them concern torch's internals only
         program = torch.export.export(model, args, kwargs, dynamic_shapes=spec.shapes, strict=strict)
         check_assumed_sizes(program, args, kwargs)
-    warn_of_kept_tensors(model, caught)
+    warn_of_kept_tensors(model, args, kwargs, caught)
     return program
 
 
