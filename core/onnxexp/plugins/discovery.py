@@ -173,7 +173,8 @@ def states(config: Config, group: str = GROUP) -> list[PluginStatus]:
     for name in config.disable:
         if name not in known:
             place = _place(config.origins["disable"])
-            warn(f"`disable` of {place} has no effect: no plugin {name!r}{nearest(name, known)} is installed")
+            absent = f"no plugin {name!r}{nearest(name, known)} is installed"
+            warn(f"`disable` of {place} has no effect: {absent}; cure: install it, or remove the name")
     same = {name: [*found] for name, found in itertools.groupby(plugins, key=lambda plugin: plugin.name)}
     return [_state(plugin, config, [other for other in same[plugin.name] if other is not plugin]) for plugin in plugins]
 
