@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from onnxexp.capture.captured_program import CapturedProgram, make_functional
 from onnxexp.capture.example_inputs import adapted_inputs, describe_enlargement, other_examples
-from onnxexp.capture.model_tensors import restored_state
+from onnxexp.capture.model_tensors import restored_state, unharmed
 from onnxexp.capture.reshape_sizes import exact_reshape_sizes
 from onnxexp.capture.size_text import dim_text
 from onnxexp.capture.source_lines import model_error, record_user_lines
@@ -189,8 +189,8 @@ def _register_output_classes(model: torch.nn.Module, args: Any, kwargs: Any, spe
     """
     arguments = pytree.tree_map_only(torch.Tensor, torch.clone, (args, kwargs))
     try:
-        with restored_state(model):
-            result = model(*arguments[0], **arguments[1])
+        with unharmed(model) as private:
+            result = private(*arguments[0], **arguments[1])
     except Exception as error:
         changed = describe_enlargement(spec)
         note = f" (dynamic axes of size 0 and 1 were enlarged: {', '.join(changed)})" if changed else ""
