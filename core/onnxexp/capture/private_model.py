@@ -178,7 +178,10 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 
 def _lazy_clone(tensor: torch.Tensor) -> torch.Tensor:
-    """Clone a tensor lazily; where torch cannot, share a parameter's memory and clone a buffer."""
+    """Clone a tensor lazily.
+
+    Where torch cannot, share the memory of a parameter, and clone a buffer at once.
+    """
     is_parameter = isinstance(tensor, torch.nn.Parameter)
     try:
         clone = torch._lazy_clone(tensor.detach())
