@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 import torch.onnx
-from torch.onnx._internal.torchscript_exporter import utils
+from torch.onnx._internal.torchscript_exporter import utils, verification
 
 import onnxexp
 import onnxexp_torch_onnx
@@ -30,6 +30,7 @@ def use_torch_onnx(capture: str) -> None:
 def use_onnxexp(capture: str) -> None:
     """Let all tests export with onnxexp, with this `capture` of models that are not scripted."""
     torch.onnx.export = utils._export = functools.partial(_onnxexp, capture)
+    _feed_all_inputs()
     for name in ("register_custom_op_symbolic", "unregister_custom_op_symbolic"):
         setattr(torch.onnx, name, getattr(onnxexp_torch_onnx, name))
         setattr(utils, name, getattr(onnxexp_torch_onnx, name))
@@ -44,18 +45,29 @@ def _onnxexp(capture: str, model: Any, args: Any, f: Any = None, *positional: An
     scripted = isinstance(model, (ScriptModule, ScriptFunction))
     capture = "script" if scripted else capture
     program = onnxexp_torch_onnx.export(model, args, None, *positional, capture=capture, **options)
-    if not scripted:
-        _remove_unused_inputs(program)
     if f is not None:
         program.save(f)
 
 
-def _remove_unused_inputs(program: onnxexp.ONNXProgram) -> None:
-    """Remove them as torch's tracer does: the tests feed the others only."""
-    inputs = program.model.graph.inputs
-    used = [value for value in inputs if value.uses() or value.is_graph_output()]
-    inputs.clear()
-    inputs.extend(used)
+def _feed_all_inputs() -> None:
+    """Feed a graph with all inputs if it has them, or with those that a test names, or with the tensors.
+
+    torch's tracer removes unused inputs; onnxexp keeps them, but for numbers that the model fixes.
+    """
+    prepare, open_session = verification._prepare_input_for_onnx, verification._onnx_backend_session
+    sessions: list[Any] = []
+
+    def session(*args: Any) -> Any:
+        sessions.append(open_session(*args))
+        return sessions[-1]
+
+    def inputs(args: Any, kwargs: Any, remained: Any, flatten: bool) -> Any:
+        every = prepare(args, kwargs, None, flatten)
+        tensors = [value for value in every if isinstance(value, torch.Tensor)]
+        choices = every, prepare(args, kwargs, remained, flatten), tensors
+        return next((each for each in choices if len(each) == len(sessions[-1].get_inputs())), every)
+
+    verification._prepare_input_for_onnx, verification._onnx_backend_session = inputs, session
 
 
 def accept_right_exports(case: type) -> None:
