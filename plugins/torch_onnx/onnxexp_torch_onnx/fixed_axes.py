@@ -18,9 +18,10 @@ _UNKNOWN = re.compile(r"dynamic_axes\['(.*)'\]: the model has no input or output
 
 
 def export_without_fixed_axes(run: Callable[[Any], ONNXProgram], axes: Any) -> ONNXProgram:
-    """Export with these `dynamic_axes`, but for names that the model lacks and axes of inputs that it fixes.
+    """Export with `dynamic_axes`, without those that the model cannot have.
 
-    Each of these is a warning with its reason. Raises what `run` raises for any other reason.
+    These are names that it lacks, and axes of inputs that it fixes. Each is a warning with its reason. Raises what `run` raises
+    for any other reason.
     """
     reasons: list[str] = []
     while True:
