@@ -63,7 +63,7 @@ class _Copier:
     def copy(self) -> torch.nn.Module:
         """Fill the copies of the modules; return that of the model."""
         for kind in {base for module in self._originals for base in type(module).__mro__}.difference(torch.nn.Module.__mro__):
-            self._search(vars(kind).values())
+            self._search(value for name, value in list(vars(kind).items()) if name != "__init__")
         for module in self._originals:
             for name, value in list(vars(module).items()):  # another thread may add some
                 new = self._copied(value)
