@@ -1,4 +1,4 @@
-"""`dynamic_axes` for an axis that the model fixes, or an unknown name: a warning, as in torch.onnx."""
+"""Warn of `dynamic_axes` that a model cannot have, as torch.onnx does."""
 
 from __future__ import annotations
 
