@@ -62,7 +62,7 @@ def test_records_that_overlap(tmp_path: Path) -> None:
     "size",
     [
         "Integer(9) ** Integer(9) ** Integer(9)", "9 ** 9 ** 9", "1 << 10 ** 9", "Pow(Integer(9), Integer(1000000000))",
-        "Pow(Pow(Symbol('s0'), Integer(50)), Integer(50))", 
+        "Pow(Pow(Symbol('s0'), Integer(50)), Integer(50))",
         "Pow(Symbol('s0'), Symbol('s1'))", "LShift(Integer(1), Integer(10000))",
         "Rational('1e999999999')", "Float('0.1', precision=1000000000)", "Float('0.1', 1000000000)",
         "Pow(9, Rational(1, 1) + Integer(999999999))", "Add(" + "Integer(1), " * 2000 + "Integer(1))",
