@@ -73,7 +73,10 @@ def test_file_objects_that_are_closed_or_read(model: Any, tmp_path: Path) -> Non
         file.close()
         with pytest.raises(OptionError, match="this file object is closed: open it again, or give a path"):
             save(model, file)  # type: ignore[arg-type]
-    with open(tmp_path / "plain", "rb") as read, pytest.raises(OptionError, match="opened for reading; cure: open it in mode 'wb'"):
+    with (
+        open(tmp_path / "plain", "rb") as read,
+        pytest.raises(OptionError, match="opened for reading; cure: open it in mode 'wb'"),
+    ):
         save(model, read)  # type: ignore[arg-type]
 
 

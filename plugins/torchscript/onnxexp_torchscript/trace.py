@@ -194,6 +194,7 @@ def _traced(flat: _Flat, parts: _ModelTensors, functions: list[Any], caught: lis
     Raises CaptureError where the model fails.
     """
     recorded: list[Any] = []
+    failure: Exception | None = None
     try:
         with (
             warnings.catch_warnings(record=True) as recorded,
@@ -210,11 +211,13 @@ def _traced(flat: _Flat, parts: _ModelTensors, functions: list[Any], caught: lis
             graph, module = _run(flat, parts)
     except CaptureError as error:
         raise model_error(error) from error
-    except Exception as error:
-        run_example(parts.model, *pytree.tree_unflatten(flat.example, flat.in_spec))  # it may fail without a trace, too
-        raise model_error(error, "the model fails while it is traced", _CURE) from error
+    except Exception as error:  # noqa: BLE001 - torch.jit.trace passes on any exception of the model
+        failure = error
     finally:
         caught += recorded
+    if failure is not None:  # after `except`: the tracer's traceback is no context of an error of the model itself
+        run_example(parts.model, *pytree.tree_unflatten(flat.example, flat.in_spec))
+        raise model_error(failure, "the model fails while it is traced", _CURE) from failure
     assert flat.returned is not None
     return Trace(graph, module, flat.returned)
 

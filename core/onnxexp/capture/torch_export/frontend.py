@@ -173,7 +173,7 @@ def _export_example(
     ):
         attempts = [False, True]
         while attempts:
-            strict = attempts[0]
+            strict, failure = attempts[0], None
             try:
                 program = _export(model, example, example_kwargs, spec, strict)
                 reason = fixed_numbers(program, spec)
@@ -181,11 +181,13 @@ def _export_example(
                     return program
                 error_class = CaptureError  # a trace fixes it as well
             except Exception as error:  # noqa: BLE001 - torch.export passes on any exception of the model
+                failure = error
+            if failure is not None:  # after `except`: torch's tracebacks are no context of an error of the model itself
                 changed = describe_enlargement(spec, example, example_kwargs)
                 if not strict and _register_output_classes(model, example, example_kwargs, changed):
                     continue
-                reason = explain(error, spec, changed)
-                everywhere = branches_on_values(error)
+                reason = explain(failure, spec, changed)
+                everywhere = branches_on_values(failure)
                 attempts = attempts[:1] if everywhere else attempts
             failures.setdefault(reason, []).append(f"torch.export (strict={attempts.pop(0)})")
     reasons = [f"{' and '.join(strategies)}: {reason}" for reason, strategies in failures.items()]
