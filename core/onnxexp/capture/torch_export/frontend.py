@@ -33,7 +33,7 @@ from onnxexp.neutral_graph import Dim, TensorType, Value
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.module_and_forward import is_scripted
 from onnxexp.request.options import Options
-from onnxexp.request.pytree_leaves import register_dataclasses
+from onnxexp.request.pytree_leaves import register_containers
 from onnxexp.request.training_mode import TrainingMode
 
 __all__ = ["CaptureRefused", "capture", "export_program", "from_exported"]
@@ -195,4 +195,4 @@ def _register_output_classes(model: torch.nn.Module, args: Any, kwargs: Any, spe
         changed = describe_enlargement(spec)
         note = f" (dynamic axes of size 0 and 1 were enlarged: {', '.join(changed)})" if changed else ""
         raise model_error(error, f"the model itself fails on the example inputs{note}") from error
-    return register_dataclasses(result)
+    return register_containers(result)
