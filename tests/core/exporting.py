@@ -8,7 +8,7 @@ import onnx
 import torch
 from torch import nn
 
-__all__ = ["Affine", "Two", "X", "Y", "kinds", "names", "same", "shape", "valid"]
+__all__ = ["Affine", "Two", "X", "Y", "kinds", "names", "same", "shape", "valid", "without_context"]
 
 X = torch.randn(2, 3)
 Y = torch.randn(2, 3)
@@ -52,3 +52,8 @@ def valid(program: Any) -> Any:
 
 def same(actual: Any, expected: Any) -> None:
     torch.testing.assert_close(actual, expected)
+
+
+def without_context(error: BaseException | None) -> bool:
+    """Whether a model's own error shows no attempt to capture the model before it."""
+    return error is not None and error.__context__ is None and error.__cause__ is None

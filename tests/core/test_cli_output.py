@@ -247,3 +247,49 @@ def test_progress_on_a_terminal(place: Path, colours: None) -> None:
     for stage in (b"loading torch", b"loading slow.py:make", b"capturing the model", b"comparing with the model"):
         assert stage in told
     assert re.search(rb"\d s  capturing the model", told)
+
+
+# Standard streams that are closed or full
+
+SHELL = pytest.mark.skipif(sys.platform == "win32", reason="the redirections are those of a Unix shell")
+
+
+def redirected(words: str) -> subprocess.CompletedProcess[str]:
+    """Run a shell's command line with `onnxexp` in a process of its own."""
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join([*filter(None, sys.path), str(ROOT)])}
+    command = f'"{sys.executable}" -m onnxexp {words}'
+    return subprocess.run(["sh", "-c", command], env=variables, capture_output=True, text=True, timeout=120, check=False)
+
+
+@SHELL
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("words", ["plugins", "plugins --json", "config"])
+def test_a_closed_standard_output_is_no_error(place: Path, words: str, closed: str) -> None:
+    ran = redirected(f"{words} {closed}")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+@SHELL
+def test_an_error_keeps_its_status_without_standard_error(place: Path) -> None:
+    assert redirected("no-such-command 2>&-").returncode == 2
+    if Path("/dev/full").exists():
+        assert redirected("no-such-command 2>/dev/full").returncode == 2
+
+
+@SHELL
+@pytest.mark.full
+def test_no_file_of_the_command_gets_a_closed_descriptor(place: Path) -> None:
+    """A library that prints to descriptor 1 or 2 would else write into that file."""
+    Path("printing.py").write_text("import os\n\nos.write(1, b'printed')\nos.write(2, b'printed')\nfrom models import relu\n")
+    ran = redirected("export printing.py:relu -o model.onnx <&- >&- 2>&-")
+    assert ran.returncode == 0
+    assert all(b"printed" not in path.read_bytes() for path in Path.cwd().glob("model*"))
+
+
+@SHELL
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is of Linux")
+@pytest.mark.parametrize("words", ["plugins", "plugins --json", "config"])
+def test_a_full_disk_is_named(place: Path, words: str) -> None:
+    ran = redirected(f"{words} >/dev/full")
+    assert ran.returncode == 2 and "standard output cannot be written: No space left on device; cure: " in ran.stderr
+    assert "bug" not in ran.stderr and "Traceback" not in ran.stderr and "Exception ignored" not in ran.stderr

@@ -79,7 +79,7 @@ def test_options_and_doubled_names(packs: Path, capsys: Capsys) -> None:
     assert ran.status == 1
     doubled = [each for each in ran.document if each["name"] == "gelu"]
     assert [each["state"] for each in doubled] == ["refused", "refused"] and "impostor 1.0" in doubled[0]["reason"]
-    assert run(capsys, "plugins", "--without", "glue").status == 2
+    assert run(capsys, "plugins", "--plugins", "glue").status == 2
 
 
 def test_what_loading_shows(packs: Path, capsys: Capsys) -> None:

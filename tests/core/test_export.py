@@ -17,7 +17,7 @@ from torch.export import Dim
 
 import onnxexp
 from onnxexp import CaptureError, OptionError
-from tests.core.exporting import Affine, Two, X, Y, kinds, names, same, shape, valid
+from tests.core.exporting import Affine, Two, X, Y, kinds, names, same, shape, valid, without_context
 from tests.core.tiny import export
 
 # Models
@@ -156,8 +156,10 @@ def test_arguments_that_do_not_fit(args: Any, kwargs: Any, message: str) -> None
 
 
 def test_a_model_that_fails_on_its_example() -> None:
-    with pytest.raises(CaptureError, match="the model itself fails on the example inputs: RuntimeError: The size of tensor"):
+    message = "the model itself fails on the example inputs: RuntimeError: The size of tensor"
+    with pytest.raises(CaptureError, match=message) as caught:
         export(Two(), (X, torch.randn(5, 7)))
+    assert without_context(caught.value.__cause__)
 
 
 @dataclasses.dataclass

@@ -29,6 +29,7 @@ OUTLIVES_AN_EXPORT: dict[tuple[str, str], str] = {
 
 OF_OTHERS: dict[tuple[str, str], str] = {
     ("cli/model_target.py", "sys"): "the command line imports the user's module as Python imports a script",
+    ("cli/standard_streams.py", "sys"): "the command line replaces standard streams that are closed",
     ("plugins/isolated_import.py", "sys"): "unloads the modules of a failed import",
     ("autograd/onnxexp_autograd/interception.py", "FunctionMeta"): "torch's metaclass, restored when no thread captures",
     ("autograd/onnxexp_autograd/interception.py", "torch_function"): "torch's module, restored when no thread captures",

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.export import Dim
 
-from onnxexp.capture.example_inputs import adapted_inputs
+from onnxexp.capture.example_inputs import adapted_inputs, describe_enlargement, enlarge
 from onnxexp.capture.torch_export.export_errors import explain
 from onnxexp.capture.torch_export.guard_warnings import record_guard_sources
 from onnxexp.capture.torch_state import torch_mode
@@ -28,7 +28,7 @@ def fail(model: Any, args: Any, *, strict: bool = False, **options: Any) -> str:
 
     with pytest.raises(Exception) as caught:  # noqa: PT011 - torch raises what it likes
         attempt()
-    return explain(caught.value, spec)
+    return explain(caught.value, spec, describe_enlargement(spec, *enlarge(args, {}, spec)))
 
 
 class Adds(torch.nn.Module):

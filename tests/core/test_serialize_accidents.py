@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import io
 import os
-import resource
 import subprocess
 import sys
 import textwrap
@@ -23,6 +22,7 @@ import torch
 from onnxexp.errors import SerializeError
 from onnxexp.serialize import WriteOptions, atomic_file, save
 from tests.core.tensor_models import EXTERNAL, model_of, values
+from tests.faults.size_limit import size_limit
 
 
 class Accident(ir.Tensor[Any]):
@@ -142,7 +142,8 @@ def test_a_kill_leaves_the_old_file(tmp_path: Path) -> None:
         import sys, time
         import numpy as np, onnx_ir as ir, torch
         from onnxexp.serialize import save
-        from tests.core.tensor_models import model_of
+        from tests.faults.size_limit import size_limit
+from tests.core.tensor_models import model_of
 
         class Slow(ir.Tensor):
             def tobytes(self):
@@ -203,13 +204,8 @@ def test_full_disk_as_the_system_tells_it(code: int, tmp_path: Path, monkeypatch
 
 
 def test_a_limit_on_the_size_of_files(tmp_path: Path) -> None:
-    old = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, old[1]))
-    try:
-        with pytest.raises(SerializeError, match=r"file of 8.4 MB is larger.*ulimit"):
-            save(model_of(a=torch.randn(2000, 1050)), tmp_path / "model.onnx")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+    with size_limit(1 << 20), pytest.raises(SerializeError, match=r"file of 8.4 MB is larger.*ulimit"):
+        save(model_of(a=torch.randn(2000, 1050)), tmp_path / "model.onnx")
     assert not os.listdir(tmp_path)
 
 
@@ -218,7 +214,8 @@ def test_memory_stays_flat(how: str, tmp_path: Path) -> None:
     program = """
         import sys, resource, torch
         from onnxexp.serialize import WriteOptions, save
-        from tests.core.tensor_models import model_of
+        from tests.faults.size_limit import size_limit
+from tests.core.tensor_models import model_of
 
         path, how = sys.argv[1:]
         model = model_of(**{f"w{i}": torch.randn(3072, 768).t() for i in range(32)})

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 import onnxexp
 from onnxexp import CaptureError
+from tests.core.exporting import without_context
 
 from .running import exported
 
@@ -91,8 +92,9 @@ class Failing(nn.Module):
     ],
 )
 def test_the_cure_of_a_failed_trace(rows, message) -> None:
-    with pytest.raises(CaptureError, match=message):
+    with pytest.raises(CaptureError, match=message) as caught:
         exported(Failing(), (torch.ones(rows, 3),), capture="trace")
+    assert without_context(caught.value.__cause__)
 
 
 @pytest.mark.parametrize("wrap", [torch.compile, nn.DataParallel, lambda model: model.compile() or model])

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import re
 import sys
 import traceback
@@ -20,6 +19,7 @@ from typing import Any, NoReturn
 from onnxexp.cli import plugin_commands
 from onnxexp.cli.common_arguments import UsageError, add_common
 from onnxexp.cli.signals import Terminated, signals_raised
+from onnxexp.cli.standard_streams import complain, discard, open_closed_streams
 from onnxexp.cli.text_or_json import Output, readable
 from onnxexp.errors import OnnxExporterError
 from onnxexp.suggest import nearest
@@ -70,6 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Return the exit status.
     """
     words = sys.argv[1:] if argv is None else list(argv)
+    open_closed_streams()
     output = Output("--json" in words)
     try:
         with signals_raised():
@@ -82,13 +83,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OnnxExporterError as error:
         return _fail(output, error, f"onnxexp: {error}", words)
     except Terminated as error:
-        print(f"onnxexp: {error}", file=sys.stderr)
+        complain(f"onnxexp: {error}")
         return error.status
     except KeyboardInterrupt:
-        print("onnxexp: interrupted", file=sys.stderr)
+        complain("onnxexp: interrupted")
         return 130
     except BrokenPipeError:  # the reader of the output, such as `head`, has closed it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python fails at the last flush
+        discard(sys.stdout)
         return 0
     except Exception as error:  # noqa: BLE001 - the last resort: one clear message, and the traceback on demand
         text = (
@@ -98,10 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _fail(output: Output, error: BaseException, text: str, words: Sequence[str]) -> int:
-    if "--traceback" in words:
-        traceback.print_exception(error)
-    else:
-        print(readable(text, sys.stderr), file=sys.stderr)
+    complain(readable("".join(traceback.format_exception(error)) if "--traceback" in words else text, sys.stderr))
     output.document({"error": {"kind": type(error).__name__, "message": str(error)}})
     return 2
 

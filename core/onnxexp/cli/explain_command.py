@@ -31,9 +31,9 @@ def run(options: argparse.Namespace, output: Output) -> int:
     with Progress() as progress:
         progress.stage(f"loading {options.file}")
         from onnxexp.checking.origins import NodeOrigin, origin_of
-        from onnxexp.cli.model_file import load_model
+        from onnxexp.serialize.model_reader import read_model
 
-        model = load_model(options.file)
+        model = read_model(options.file)
     origins = {node: origin_of(node) for node in _nodes(model)}
     if origins and not any(origins.values()):
         raise OptionError(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onnxexp.cli.export_call import Prepared, add_arguments, prepare
+from onnxexp.cli.standard_streams import complain
 from onnxexp.cli.text_or_json import Output, Progress, readable
 from onnxexp.errors import LoweringError, OnnxExporterError, VerificationError
 
@@ -67,7 +68,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
                 program.timings["report"] = time.perf_counter() - begin
         except BaseException:
             for remark in _remarks(caught):  # they may explain the error
-                print(readable(f"warning: {remark}", sys.stderr), file=sys.stderr)
+                complain(readable(f"warning: {remark}", sys.stderr))
             raise
     seconds = time.perf_counter() - started
     remarks = _remarks(caught)

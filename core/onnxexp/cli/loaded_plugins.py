@@ -18,7 +18,7 @@ def load_all(config: Config) -> list[tuple[PluginStatus, Plugin | PluginError | 
 
 
 def _loaded_or_error(state: PluginStatus, config: Config) -> Plugin | PluginError:
-    alone = dataclasses.replace(config, plugins=(state.found.name,), prefer={})
+    alone = dataclasses.replace(config, plugins=(state.found.name,), disable=(), prefer={})
     try:
         return load(alone).loaded[0]
     except PluginError as error:

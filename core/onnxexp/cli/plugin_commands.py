@@ -22,7 +22,7 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from onnxexp.errors import OnnxExporterError, PluginLoadError
-from onnxexp.plugins.discovery import InstalledPlugin, PluginStatus, discover, states
+from onnxexp.plugins.discovery import InstalledPlugin, PluginStatus, discover, effective, states
 from onnxexp.plugins.isolated_import import import_object
 from onnxexp.request import config
 
@@ -39,7 +39,7 @@ def export_command(words: Sequence[str]) -> Any:
     """
     schemes = {each.name for each in discover(TARGETS)}
     named = [scheme for word in words for scheme, colon, _ in [word.partition(":")] if colon and scheme in schemes]
-    return _loaded(next(each for each in _installed(TARGETS) if each.found.name == named[0])) if named else None
+    return _loaded(next(each for each in effective(_installed(TARGETS)) if each.found.name == named[0])) if named else None
 
 
 def find(chosen: str, *, taken: Container[str], summaries: bool) -> tuple[Any, dict[str, str]]:
@@ -59,7 +59,7 @@ def find(chosen: str, *, taken: Container[str], summaries: bool) -> tuple[Any, d
     """
     names = {each.name for each in discover(GROUP) if each.name not in taken}
     try:
-        found = [each for each in _installed() if each.found.name in names] if names else []
+        found = [each for each in effective(_installed()) if each.found.name in names] if names else []
     except OnnxExporterError:
         if chosen in names:
             raise

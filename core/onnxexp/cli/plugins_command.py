@@ -127,8 +127,10 @@ def _why(options: argparse.Namespace, output: Output) -> int:
         raise OptionError(f"{options.op!r} has no namespace; write it as aten::{options.op}")
     found = claims(plugins.dispatcher, options.op, config.opset)
     hooks = [each.plugin.name for each in plugins.implementations("lower_node")]
-    chosen = any(claim.chosen for claim in found)
-    if not found:
+    chosen, conflict = any(claim.chosen for claim in found), plugins.dispatcher.conflict(options.op)
+    if conflict:
+        output.line(f"no model with {options.op} can be exported: {conflict}")
+    elif not found:
         output.line(f"no plugin has a symbolic for {options.op}{nearest(options.op, sorted(plugins.dispatcher.operators))}")
     elif not chosen:
         output.line(f"no plugin lowers {options.op} at opset {config.opset}")
@@ -140,9 +142,9 @@ def _why(options: argparse.Namespace, output: Output) -> int:
     output.table(["", "plugin", "entry", "serves", "why", "what"], rows)
     if hooks:
         output.line(f"the hook lower_node runs before the tables: {', '.join(hooks)}")
-    if not chosen:
+    if not chosen and not conflict:
         output.line("without a plugin that lowers it, torch's own decomposition is used")
-    output.document({"op": options.op, "opset": config.opset, "hooks": hooks, "claims": described})
+    output.document({"op": options.op, "opset": config.opset, "hooks": hooks, "conflict": conflict, "claims": described})
     return 0 if chosen else 1
 
 

@@ -11,6 +11,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
+from onnxexp.cli.standard_streams import discard
+from onnxexp.errors import OnnxExporterError
+
 if TYPE_CHECKING:
     from rich.text import Text
 
@@ -57,8 +60,7 @@ class Output:
     def document(self, value: Any) -> None:
         """Print the result as JSON; nothing without --json."""
         if self.as_json:
-            self._stream.write(json.dumps(value, indent=2, ensure_ascii=True, default=str) + "\n")
-            self._stream.flush()
+            self._write(json.dumps(value, indent=2, ensure_ascii=True, default=str))
 
     def line(self, text: str = "", style: str = "") -> None:
         """Print one or more lines of text; nothing with --json."""
@@ -67,8 +69,19 @@ class Output:
         if style and styled(self._stream):
             self._console().print(readable(text, self._stream), style=style, markup=False, highlight=False, soft_wrap=True)
             return
-        self._stream.write(readable(text, self._stream) + "\n")
-        self._stream.flush()
+        self._write(readable(text, self._stream))
+
+    def _write(self, text: str) -> None:
+        try:
+            self._stream.write(text + "\n")
+            self._stream.flush()
+        except OSError as error:
+            discard(self._stream)
+            if isinstance(error, BrokenPipeError):
+                raise
+            raise OnnxExporterError(
+                f"standard output cannot be written: {error.strerror}; cure: send it to a file or a terminal that can be written"
+            ) from error
 
     def pairs(self, values: Mapping[str, str]) -> None:
         """Print lines with a name and a value."""

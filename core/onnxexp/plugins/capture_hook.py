@@ -40,7 +40,7 @@ _SHOWN = 10
 _TORCHSCRIPT = "torchscript"
 """The plugin that traces and scripts."""
 _TORCH_EXPORT = Implementation(
-    Plugin("torch-export", "onnxexp", __version__, torch_export),
+    Plugin("torch-export", "onnxexp", __version__, torch_export, own=True),
     "capture",
     torch_export.capture,
     ("model", "args", "kwargs", "spec", "options"),

@@ -17,21 +17,7 @@ import torch
 from onnxexp.errors import OnnxExporterError
 from onnxexp.plugins.loading import Plugin
 
-__all__ = ["calling", "is_foreign"]
-
-_OWN = {
-    f"onnxexp-plugin-{name}"
-    for name in (
-        "aten", "autograd", "custom-cpp", "ort", "quantized", "report", "sweep", "torch-onnx", "torchscript", "torchvision",
-        "transformers",
-    )
-} | {"onnxexp"}  # fmt: skip
-"""The distributions of this project."""
-
-
-def is_foreign(plugin: Plugin) -> bool:
-    """Whether a plugin is not one of this project's distributions."""
-    return plugin.distribution not in _OWN
+__all__ = ["calling"]
 
 
 @contextlib.contextmanager
@@ -45,7 +31,7 @@ def calling(
     are restored after code of others.
     """
     kept: tuple[type[BaseException], ...] = (KeyboardInterrupt, GeneratorExit, *passing)
-    with _restored_state() if is_foreign(plugin) else contextlib.nullcontext():
+    with contextlib.nullcontext() if plugin.own else _restored_state():
         try:
             yield
         except kept:

@@ -9,6 +9,7 @@ from typing import Any
 
 from onnxexp.errors import PluginLoadError
 from onnxexp.plugins.discovery import InstalledPlugin
+from onnxexp.plugins.distribution_files import editable_source
 
 __all__ = ["import_object"]
 
@@ -51,7 +52,5 @@ def _folder(place: str, package: str) -> str:
 
 def _installed_there(found: InstalledPlugin, here: str) -> bool:
     """Whether the plugin is an editable install, or packages are installed `here`."""
-    distribution = found.point.dist
-    origin = distribution.origin if distribution is not None else None
-    editable = origin is not None and bool(vars(vars(origin).get("dir_info") or origin).get("editable"))
-    return editable or os.path.realpath(found.location) == here
+    editable = found.point.dist is not None and editable_source(found.point.dist)
+    return bool(editable) or os.path.realpath(found.location) == here

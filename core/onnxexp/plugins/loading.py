@@ -22,7 +22,7 @@ import pluggy
 
 from onnxexp.errors import PluginConflict, PluginError, PluginLoadError
 from onnxexp.plugins import hookspecs, isolated_import
-from onnxexp.plugins.discovery import InstalledPlugin, PluginStatus, check_target, missing, states
+from onnxexp.plugins.discovery import InstalledPlugin, PluginStatus, check_target, effective, missing, states
 from onnxexp.plugins.isolated_import import import_object
 from onnxexp.request.config import Config
 from onnxexp.request.config import load as load_config
@@ -49,6 +49,7 @@ class Plugin:
         tables: Its tables of symbolics.
         hooks: The names of the hooks that it implements.
         user: Whether it was passed to the call.
+        own: Whether its distribution is one of this project.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Plugin:
     tables: tuple[SymbolicTable, ...] = ()
     hooks: tuple[str, ...] = ()
     user: bool = False
+    own: bool = False
 
     @property
     def origin(self) -> str:
@@ -188,7 +190,8 @@ def load(config: Config) -> Plugins:
     if config.strict_plugins:
         required.update(state.found.name for state in all_states)
     check_target(config, all_states)
-    refused = [state for state in all_states if state.state == "refused"]
+    kept = all_states if config.strict_plugins else effective(all_states)
+    refused = [state for state in kept if state.state == "refused"]
     if refused and (config.allow or not required.isdisjoint(state.found.name for state in refused)):
         lines = "".join(f"\n  {state.found.name}: {state.reason}" for state in refused)
         raise PluginLoadError(f"installed plugins are refused, and nothing is exported without them:{lines}\n"
@@ -247,7 +250,7 @@ def _load(found: InstalledPlugin) -> Plugin:
             f"{_entry(found)} does not load: {type(error).__name__}: {error}{_raised(error)}; reinstall or remove the "
             f"distribution, or switch the plugin off with `disable` (without=[{found.name!r}] in the call)"
         ) from error
-    return Plugin(found.name, found.distribution, found.version, loaded, _tables(loaded, found))
+    return Plugin(found.name, found.distribution, found.version, loaded, _tables(loaded, found), own=found.own)
 
 
 def _entry(found: InstalledPlugin) -> str:

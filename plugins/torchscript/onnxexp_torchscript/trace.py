@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
+import functools
 import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from torch.nn.modules import transformer
 from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError
-from onnxexp.capture.example_inputs import enlarge
+from onnxexp.capture.fitting_examples import run_fitting
 from onnxexp.capture.model_tensors import RestoredParameters, restored_state
 from onnxexp.capture.source_lines import code_line, guards_an_error, model_error
 from onnxexp.capture.torch_export.kept_tensors import warn_of_kept_tensors
@@ -155,7 +156,7 @@ class _Module(torch.nn.Module):
 def trace(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> Recording:
     """Trace the model on the example. Raises CaptureError where the model fails."""
     parts = _ModelTensors(model, dict(model.named_modules()), {**dict(model.named_parameters()), **dict(model.named_buffers())})
-    flat, in_spec = pytree.tree_flatten(enlarge(args, kwargs, spec))
+    flat, in_spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
     leaves = [index for index, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) or index in spec.scalars]
     functions: list[Any] = []
     random = RandomState()
@@ -168,17 +169,22 @@ def trace(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
             return traced(example, [], replaced)
 
     caught: list[Any] = []
+
+    def run(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Trace:
+        return traced(pytree.tree_leaves((tuple(args), dict(kwargs))), caught)
+
     try:
-        first = traced(flat, caught)
+        example, first = run_fitting(run, functools.partial(run_example, model), args, kwargs, spec)
     finally:
         recorded = _sorted_out(warn_of_kept_tensors(model, caught))
     found, out_spec = first.returned
     returned = [isinstance(leaf, torch.Tensor) for leaf in found]
     constants = [None if tensor else leaf for leaf, tensor in zip(found, returned, strict=True)]
     places = Places(parts.modules, _ROOT if first.module is not None else "")
+    flat, state = pytree.tree_leaves(example), {} if first.module is not None else parts.state
     return Recording(
-        first.graph, leaves, flat, {} if first.module is not None else parts.state, first.module, constants, returned, in_spec,
-        out_spec, places, _told(recorded), functions=functions, again=again,
+        first.graph, leaves, flat, state, first.module, constants, returned, in_spec, out_spec, places,
+        _told(recorded), functions=functions, again=again,
     )  # fmt: skip
 
 
@@ -188,6 +194,7 @@ def _traced(flat: _Flat, parts: _ModelTensors, functions: list[Any], caught: lis
     Raises CaptureError where the model fails.
     """
     recorded: list[Any] = []
+    failure: Exception | None = None
     try:
         with (
             warnings.catch_warnings(record=True) as recorded,
@@ -204,11 +211,13 @@ def _traced(flat: _Flat, parts: _ModelTensors, functions: list[Any], caught: lis
             graph, module = _run(flat, parts)
     except CaptureError as error:
         raise model_error(error) from error
-    except Exception as error:
-        run_example(parts.model, *pytree.tree_unflatten(flat.example, flat.in_spec))  # it may fail without a trace, too
-        raise model_error(error, "the model fails while it is traced", _CURE) from error
+    except Exception as error:  # noqa: BLE001 - torch.jit.trace passes on any exception of the model
+        failure = error
     finally:
         caught += recorded
+    if failure is not None:  # after `except`: the tracer's traceback is no context of an error of the model itself
+        run_example(parts.model, *pytree.tree_unflatten(flat.example, flat.in_spec))
+        raise model_error(failure, "the model fails while it is traced", _CURE) from failure
     assert flat.returned is not None
     return Trace(graph, module, flat.returned)
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import sympy  # type: ignore[import-untyped]
 import torch
 from torch.export import _trace
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 
-from onnxexp.capture.example_inputs import describe_enlargement
+from onnxexp.capture.example_inputs import enlargement_note
 from onnxexp.capture.source_lines import innermost_user_line, is_user_code, metadata_location
 from onnxexp.capture.torch_export.guard_warnings import source_of
 from onnxexp.capture.torch_export.symbol_names import size_label
@@ -37,8 +37,11 @@ def branches_on_values(error: BaseException) -> bool:
     return any(isinstance(link, GuardOnDataDependentSymNode) and not link.cond.is_Symbol for link in _chain(error))
 
 
-def explain(error: BaseException, spec: DynamicSpec) -> str:
-    """Explain a failed capture without tracebacks and logging flags."""
+def explain(error: BaseException, spec: DynamicSpec, changed: Sequence[str]) -> str:
+    """Explain a failed capture without tracebacks and logging flags.
+
+    `changed` are the enlarged axes.
+    """
     text = str(error).partition("\nThe error above occurred when calling torch.export")[0]
     chain = list(_chain(error))
     for link in chain:
@@ -48,7 +51,7 @@ def explain(error: BaseException, spec: DynamicSpec) -> str:
     bullets = _BULLET.findall(text) if "onstraints violated" in text or "conflicts between user-specified" in text else []
     env = _shape_env(chain)
     if not bullets or env is None:
-        return f"{_brief_message(error, text)}{_raised_at(chain, text)}{_enlargement_note(spec)}"
+        return f"{_brief_message(error, text)}{_raised_at(chain, text)}{enlargement_note(changed)}"
     guards = _GuardLines(env, spec)
     reasons = "\n".join(map(guards.rewrite, bullets))
     if all(_FIXED.match(bullet) or _HINT.match(bullet) for bullet in bullets):
@@ -156,14 +159,3 @@ def _brief_message(error: BaseException, text: str) -> str:
         return f"{wrapped[1]}: {wrapped[2]}"
     summary = re.split(r"\n\s*\n|\nFor more information|\n\s*Hint:|\n\s*Developer debug", text.strip())[0]
     return f"{type(error).__name__}: {summary if len(summary) <= 600 else summary[:600] + '...'}"
-
-
-def _enlargement_note(spec: DynamicSpec) -> str:
-    """Return a note on the enlarged axes, which may explain the failure."""
-    changes = describe_enlargement(spec)
-    if not changes:
-        return ""
-    return (
-        f"\nDynamic axes are captured at size 2 or more, so the example was changed: {'; '.join(changes)}. "
-        "If that contradicts other inputs, pass example inputs in which every dynamic axis is 2 or more."
-    )

@@ -125,8 +125,9 @@ def _compile(target: Path) -> None:
             f"the torch bridge is built by a C++ compiler, and there is none ({compiler or 'c++, g++'}): install one, or "
             "use bridge='python' with the package onnxruntime-extensions"
         )
-    sys.stderr.write(f"onnxexp: building the torch bridge for torch {torch.__version__} (once, about 20 s) ...\n")
-    sys.stderr.flush()
+    if sys.stderr is not None:  # None in a process without standard streams, such as a service
+        sys.stderr.write(f"onnxexp: building the torch bridge for torch {torch.__version__} (once, about 20 s) ...\n")
+        sys.stderr.flush()
     includes = [f"-I{path}" for path in cpp_extension.include_paths()]
     libraries = [f"-L{path}" for path in cpp_extension.library_paths()]
     abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"

@@ -15,7 +15,8 @@ from typing import Any
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass, ShapeInferencePass
 
-from onnxexp import OnnxExporterError, OptionError
+from onnxexp import OnnxExporterError
+from onnxexp.serialize.model_reader import read_model
 
 __all__ = ["ModelFile", "load", "marked", "original_nodes", "runtime", "session", "write"]
 
@@ -69,12 +70,7 @@ def load(source: Path | ir.Model, title: str = "") -> ModelFile:
         OptionError: The file is missing or is not an ONNX model.
     """
     if isinstance(source, Path):
-        if not source.is_file():
-            raise OptionError(f"there is no file {source}")
-        try:
-            model = ir.load(source)
-        except Exception as error:  # the errors of protobuf and of external data have no common class
-            raise OptionError(f"{source} is not an ONNX model: {type(error).__name__}: {error}") from error
+        model = read_model(source)
     else:
         model = source.clone()
     if model.functions:
