@@ -43,7 +43,7 @@ def _onnxexp(capture: str, model: Any, args: Any, f: Any = None, *positional: An
     for name in _NO_EFFECT:
         options.pop(name, None)
     scripted = isinstance(model, (ScriptModule, ScriptFunction))
-    capture = "script" if scripted else capture
+    capture = "auto" if scripted else capture
     program = onnxexp_torch_onnx.export(model, args, None, *positional, capture=capture, **options)
     if f is not None:
         program.save(f)

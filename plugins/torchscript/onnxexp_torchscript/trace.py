@@ -23,7 +23,7 @@ from onnxexp.capture.source_lines import code_line, guards_an_error, model_error
 from onnxexp.capture.torch_export.kept_tensors import warn_of_kept_tensors
 from onnxexp.capture.torch_state import replace_attributes
 from onnxexp.request.dynamic_shapes import DynamicSpec
-from onnxexp.request.pytree_leaves import register_dataclasses
+from onnxexp.request.pytree_leaves import register_containers
 from onnxexp.request.tensor_list import TensorList
 from onnxexp_torchscript.call_repair import broadcast_writes, fit
 from onnxexp_torchscript.compilable_replacements import compilable
@@ -132,7 +132,7 @@ class _Flat:
         graph = torch._C._get_tracing_state().graph()
         fit(graph)
         self.kept_writes = keep_writes(graph)
-        register_dataclasses(result)
+        register_containers(result)
         self.returned = pytree.tree_flatten(result)
         returned = tuple(leaf for leaf in self.returned[0] if isinstance(leaf, torch.Tensor))
         for tensor in returned:
@@ -243,7 +243,7 @@ def run_example(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str
             result = private(*arguments[0], **arguments[1])
     except Exception as error:
         raise model_error(error, *reason) from error
-    register_dataclasses(result)
+    register_containers(result)
     return result
 
 

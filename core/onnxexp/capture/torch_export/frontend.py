@@ -35,7 +35,7 @@ from onnxexp.neutral_graph import Dim, TensorType, Value
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.module_and_forward import is_scripted
 from onnxexp.request.options import Options
-from onnxexp.request.pytree_leaves import register_dataclasses
+from onnxexp.request.pytree_leaves import register_containers
 from onnxexp.request.training_mode import TrainingMode
 
 __all__ = ["CaptureRefused", "capture", "export_program", "from_exported"]
@@ -226,7 +226,7 @@ def _register_output_classes(model: torch.nn.Module, args: Any, kwargs: Any, cha
         CaptureError: The model itself fails on the example inputs.
     """
     try:
-        return register_dataclasses(_run(model, args, kwargs))
+        return register_containers(_run(model, args, kwargs))
     except CaptureError as error:
         if not changed:
             raise
