@@ -15,7 +15,8 @@ from importlib_metadata import EntryPoint
 import onnxexp
 from onnxexp import PluginLoadError
 from onnxexp.plugins import discovery, isolated_import
-from onnxexp.plugins.discovery import InstalledPlugin, states
+from onnxexp.plugins.discovery import states
+from onnxexp.plugins.installed_plugin import InstalledPlugin
 from onnxexp.plugins.loading import load
 from onnxexp.plugins.own_distributions import OWNERS
 from onnxexp.request.config import load as configured
