@@ -126,15 +126,17 @@ def test_another_thread_uses_the_model(capture: str, train: bool) -> None:
 
     def step() -> None:
         for each, optimizer in zip((model, twin), optimizers, strict=True):
-            seen.append((each(x).detach(), [module.training for module in each.modules()]))
+            flags = torch.onnx.is_in_onnx_export(), torch.backends.mha.get_fastpath_enabled()
+            seen.append((each(x).detach(), [module.training for module in each.modules()], flags))
             each(x).sum().backward()
             optimizer.step()
 
     BESIDE.append(step)
     with pytest.warns(UserWarning, match="the forward writes into calls"):
         onnxexp.export(model, (x,), capture=capture, check_sizes=False)
-    (found, modes), (expected, as_before) = seen
-    assert modes == as_before
+    (found, *states), (expected, *as_before) = seen
+    assert states == as_before
+    assert states[1] == (False, True)
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(dict(model.state_dict()), dict(twin.state_dict()))
 

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
-from torch.nn.utils import parametrize
 
 from onnxexp.torch_compat import ScriptModule
 
@@ -21,6 +20,8 @@ __all__ = ["private_model"]
 _CONTAINERS = (list, tuple, dict, OrderedDict, set, frozenset)
 _ENDS = (type, types.ModuleType, types.BuiltinFunctionType, types.CodeType, torch.fx.Graph)
 """Objects that are not followed; a graph refers to its GraphModule, which does not run through it."""
+_NOT_RUN = ("torch.nn.utils.parametrize", "torch.ao.quantization.qconfig")
+"""Modules of torch whose functions refer to a model's modules, and do not call them."""
 _MOST = 100_000
 """How many objects are followed, before a model counts as one that cannot be copied."""
 _OWN = frozenset(vars(torch.nn.Module()))
@@ -66,7 +67,7 @@ class _Copier:
             self._search(value for name, value in list(vars(kind).items()) if name != "__init__")
         for module in self._originals:
             for name, value in list(vars(module).items()):  # another thread may add some
-                new = self._copied(value)
+                new = value if "state_dict" in name else self._copied(value)  # hooks that a forward does not call
                 shared = new is value and name in _OWN and isinstance(value, (dict, set))
                 vars(self._copies[id(module)])[name] = value.copy() if shared else new
         return self._copies[id(self._model)]  # type: ignore[no-any-return]
@@ -135,7 +136,7 @@ class _Copier:
 
     def _referents(self, value: Any) -> list[Any]:
         if isinstance(value, types.FunctionType):
-            if value.__module__ == parametrize.__name__:  # these use the module's id
+            if value.__module__ in _NOT_RUN:
                 return []
             held = (value.__closure__, value.__defaults__, value.__kwdefaults__, vars(value))
             return [*held, *self._globals(value, value.__code__)]

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from onnxexp import CaptureError
-from onnxexp.capture.torch_state import replace_attributes
+from onnxexp.capture.torch_state import replace_attributes, replace_functions
 from onnxexp_quantized.capture.observed_range import fused_parameters, has_seen_data
 from onnxexp_quantized.capture.run_time_operators import fake_quantize
 
@@ -43,7 +43,7 @@ def constant_fake_quantization(model: torch.nn.Module) -> Iterator[None]:
     fused = [module for module in named.values() if _is_fused(module)]
     patches += [(module, "forward", _fused_forward(module)) for module in fused]
     patches += [(module, "_buffers", {**module._buffers, **_fused_buffers(module)}) for module in fused]
-    with replace_attributes([*patches, *_FUNCTIONS]):
+    with replace_attributes(patches), replace_functions(_FUNCTIONS):
         yield
 
 
@@ -59,7 +59,7 @@ def _per_tensor(input: torch.Tensor, scale: Any, zero_point: Any, quant_min: int
     return fake_quantize(input, scale, zero_point, quant_min, quant_max)
 
 
-_FUNCTIONS = [
+_FUNCTIONS: list[tuple[Any, str, Callable[..., Any]]] = [
     (torch, "fake_quantize_per_tensor_affine", _per_tensor),
     (torch, "fake_quantize_per_channel_affine", _per_channel),
 ]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 
-from onnxexp.capture.torch_state import replace_attributes
+from onnxexp.capture.torch_state import is_exporting, replace_attributes, replace_functions
 from onnxexp_quantized.capture import byte_tables, dynamic, parameters, prepacking, recurrent
 from onnxexp_quantized.capture.packed_weights import is_packed, unpack
 from onnxexp_quantized.capture.stored_tensors import quantized_weight, stored
@@ -50,11 +49,12 @@ def stand_ins(model: torch.nn.Module) -> Iterator[None]:
                 if path in ("", "_packed_params") or type(module).__name__.endswith("PackedParams"):
                     stack.enter_context(_patched(parent, module))
         stack.enter_context(quantizing_functions())
-        stack.enter_context(replace_attributes(recurrent.packed_sequences()))
+        stack.enter_context(replace_functions(recurrent.packed_sequences()))
         yield
 
 
-def quantizing_functions() -> AbstractContextManager[None]:
+@contextlib.contextmanager
+def quantizing_functions() -> Iterator[None]:
     """Replace the functions of torch that make quantized tensors of others.
 
     Replaced as well are those that read tables of bytes.
@@ -64,7 +64,8 @@ def quantizing_functions() -> AbstractContextManager[None]:
     functions = [(torch, name, function) for name, function in QUANTIZING.items()]
     methods = [(torch.Tensor, "dequantize", parameters.dequantize)]
     table = [(operators, name, _Operator(operators, name, own[name])) for name in own]
-    return replace_attributes([*functions, *methods, *table])
+    with replace_functions([*functions, *methods]), replace_attributes(table):
+        yield
 
 
 class _Operator:
@@ -75,7 +76,7 @@ class _Operator:
         self._implementation = implementation
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._implementation(*args, **kwargs)
+        return (self._implementation if is_exporting() else self._packet)(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._packet, name)
