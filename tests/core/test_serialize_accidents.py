@@ -142,8 +142,7 @@ def test_a_kill_leaves_the_old_file(tmp_path: Path) -> None:
         import sys, time
         import numpy as np, onnx_ir as ir, torch
         from onnxexp.serialize import save
-        from tests.faults.size_limit import size_limit
-from tests.core.tensor_models import model_of
+        from tests.core.tensor_models import model_of
 
         class Slow(ir.Tensor):
             def tobytes(self):
@@ -214,8 +213,7 @@ def test_memory_stays_flat(how: str, tmp_path: Path) -> None:
     program = """
         import sys, resource, torch
         from onnxexp.serialize import WriteOptions, save
-        from tests.faults.size_limit import size_limit
-from tests.core.tensor_models import model_of
+        from tests.core.tensor_models import model_of
 
         path, how = sys.argv[1:]
         model = model_of(**{f"w{i}": torch.randn(3072, 768).t() for i in range(32)})
