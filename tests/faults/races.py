@@ -17,7 +17,7 @@ from .fault import Fault, Row
 
 __all__ = ["FAULTS"]
 
-ROUNDS, SAVES = 25, 10
+ROUNDS, SAVES = 50, 10
 
 
 def _programs() -> list[ONNXProgram]:
