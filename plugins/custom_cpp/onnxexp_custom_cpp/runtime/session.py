@@ -90,7 +90,7 @@ def prepare(
         return model
     for each in mapped.values() if trusted else ():
         found.load_torch_operator(each)
-    model = _with_types(model.clone(), mapped)
+    model = _with_types(model, mapped)
     nodes = [
         node
         for node in _candidates(model, mapped)
@@ -157,7 +157,11 @@ def _candidates(model: ir.Model, mapped: Mapping[str, Any]) -> list[ir.Node]:
 
 
 def _with_types(model: ir.Model, mapped: Mapping[str, Any]) -> ir.Model:
-    """Infer the types that the nodes need and the file lacks."""
+    """Return a copy with the types that the nodes need and the file lacks."""
+    try:
+        model = model.clone()
+    except Exception as error:  # onnx-ir's errors have no common class
+        raise BridgeError("the model uses values that it does not compute; cure: export it again") from error
     values = [value for node in _candidates(model, mapped) for value in node.inputs if value is not None]
     if any(value.dtype is None for value in values):
         ir.passes.common.ShapeInferencePass()(model)
