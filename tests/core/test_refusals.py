@@ -103,3 +103,12 @@ def test_a_decision_by_data_is_explained() -> None:
 def test_a_changed_example_is_mentioned() -> None:
     told = fail(Sums(), (torch.ones(1, 4), torch.ones(3, 4)), dynamic_shapes={"x": {0: "b"}})
     assert "captured at size 2 or more, so the example was changed: axis 0 of x from 1 to 2." in told, told
+
+
+def test_an_error_of_torch_is_no_error_of_the_model() -> None:
+    class OnlyEager(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * ([1] if not torch.compiler.is_exporting() else [])[0]  # as torch's own code fails
+
+    told = fail(OnlyEager(), (X,))
+    assert "torch.export fails inside of torch, where the model itself runs: IndexError: list index out of range" in told

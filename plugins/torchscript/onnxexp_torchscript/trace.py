@@ -36,6 +36,7 @@ from onnxexp_torchscript.size_functions import size_functions
 from onnxexp_torchscript.size_lists import size_lists
 from onnxexp_torchscript.size_rounding import size_rounding
 from onnxexp_torchscript.source_locations import Places
+from onnxexp_torchscript.traced_cond import traced_cond
 from onnxexp_torchscript.traced_strides import traced_strides
 from onnxexp_torchscript.unrecorded_writes import drop_kept_writes, keep_writes, resizing_refused
 from onnxexp_torchscript.written_parameters import restored_parameters
@@ -44,6 +45,10 @@ __all__ = ["Recording", "Trace", "run_example", "trace"]
 
 _ROOT = "model"
 _CURE = 'write that line with operators that torch.jit.trace records, or use capture="script"'
+_COMPILED = "dynamo-optimized function"
+_COMPILED_CURE = (
+    'use capture="export", which records torch.while_loop and the like, or call the function that torch.compile wraps'
+)
 
 
 Replacements: TypeAlias = Iterable[tuple[Any, str, Any]]
@@ -223,7 +228,8 @@ def _traced(flat: _Flat, parts: _ModelTensors, functions: list[Any], caught: lis
         caught += recorded
     if failure is not None:  # after `except`: the tracer's traceback is no context of an error of the model itself
         run_example(parts.model, *pytree.tree_unflatten(flat.example, flat.in_spec))
-        raise model_error(failure, "the model fails while it is traced", _CURE) from failure
+        cure = _COMPILED_CURE if _COMPILED in str(failure) else _CURE
+        raise model_error(failure, "the model fails while it is traced", cure) from failure
     assert flat.returned is not None
     return Trace(graph, module, flat.returned)
 
@@ -293,6 +299,7 @@ def _replaced(functions: list[Any]) -> Iterator[tuple[Any, str, Any]]:
         *size_lists(),
         *size_rounding(),
         *size_functions(),
+        *traced_cond(),
         *traced_strides(),
         *whole_cells(),
         *resizing_refused(),

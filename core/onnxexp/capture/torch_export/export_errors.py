@@ -12,7 +12,11 @@ from collections.abc import Iterator, Sequence
 import sympy  # type: ignore[import-untyped]
 import torch
 from torch.export import _trace
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
+from torch.fx.experimental.symbolic_shapes import (
+    GuardOnDataDependentSymNode,
+    PendingUnbackedSymbolNotFound,
+    ShapeEnv,
+)
 
 from onnxexp.capture.example_inputs import enlargement_note
 from onnxexp.capture.source_lines import innermost_user_line, is_user_code, metadata_location
@@ -29,6 +33,9 @@ _FIXED = re.compile(r"^You marked (?P<size>.+?) as dynamic but your code special
 _WRAPPED = re.compile(r"got (\w+)\(['\"](.*?)['\"]\)$", re.MULTILINE)
 _HINT = re.compile(r"^Received user-specified dim hint .*(?:static shape|hint) of (?P<value>-?\d+) for dimension (?P<size>.+)\.$")
 _BRANCH_CURE = "Use torch.where or torch.cond, state the condition with torch._check, or compile that part with torch.jit.script."
+_INSIDE = "torch.export fails inside of torch, where the model itself runs"
+_OF_TORCH = (LookupError, AssertionError, AttributeError, PendingUnbackedSymbolNotFound)
+"""Errors of torch's own code in a capture: the model has run on the example without them."""
 
 
 def branches_on_values(error: BaseException) -> bool:
@@ -51,7 +58,8 @@ def explain(error: BaseException, spec: DynamicSpec, changed: Sequence[str]) -> 
     bullets = _BULLET.findall(text) if "onstraints violated" in text or "conflicts between user-specified" in text else []
     env = _shape_env(chain)
     if not bullets or env is None:
-        return f"{_brief_message(error, text)}{_raised_at(chain, text)}{enlargement_note(changed)}"
+        within = f"{_INSIDE}: " if any(isinstance(link, _OF_TORCH) for link in chain) else ""
+        return f"{within}{_brief_message(error, text)}{_raised_at(chain, text)}{enlargement_note(changed)}"
     guards = _GuardLines(env, spec)
     reasons = "\n".join(map(guards.rewrite, bullets))
     if all(_FIXED.match(bullet) or _HINT.match(bullet) for bullet in bullets):
