@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable, Iterator
+from types import CodeType
 from typing import Any
 
 import torch
 
 from onnxexp.capture.torch_state import is_exporting, replace_attributes, replace_functions
+from onnxexp.request.module_and_forward import forward_of
 from onnxexp_quantized.capture import byte_tables, dynamic, parameters, prepacking, recurrent
 from onnxexp_quantized.capture.packed_weights import is_packed, unpack
 from onnxexp_quantized.capture.stored_tensors import quantized_weight, stored
 
-__all__ = ["QUANTIZING", "is_quantized", "quantizing_functions", "stand_ins"]
+__all__ = ["QUANTIZING", "calls_quantizing", "is_quantized", "quantizing_functions", "stand_ins"]
 
 QUANTIZING: dict[str, Callable[..., Any]] = {
     "quantize_per_tensor": parameters.quantize_per_tensor,
@@ -38,6 +41,18 @@ def is_quantized(model: Any) -> bool:
         or (isinstance(module, torch.fx.GraphModule) and any(_replacement(node) for node in module.graph.nodes))
         for module in model.modules()
     )
+
+
+def calls_quantizing(model: torch.nn.Module) -> bool:
+    """Whether a forward of the model's modules names a function that quantizes."""
+    forwards = (inspect.unwrap(forward_of(module)) for module in model.modules())
+    codes = [forward.__code__ for forward in forwards if inspect.isroutine(forward) and hasattr(forward, "__code__")]
+    while codes:
+        code = codes.pop()
+        if not QUANTIZING.keys().isdisjoint(code.co_names):
+            return True
+        codes += [each for each in code.co_consts if isinstance(each, CodeType)]
+    return False
 
 
 @contextlib.contextmanager
