@@ -8,6 +8,7 @@ import functools
 import logging
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -27,6 +28,7 @@ __all__ = [
     "is_exporting",
     "model_mode",
     "silence_torch_export",
+    "silence_warnings",
     "replace_attributes",
     "replace_functions",
     "torch_mode",
@@ -67,6 +69,17 @@ def silence_torch_export() -> Iterator[None]:
     """Stop torch.export from logging a failure and from printing its partial graph."""
     silence_torch_loggers()
     with replace_attributes([(_trace, "print", lambda *_, **__: None)]):
+        yield
+
+
+@contextlib.contextmanager
+def silence_warnings() -> Iterator[None]:
+    """Ignore the warnings of code that runs on fake tensors.
+
+    They concern the kernels of torch and of libraries, such as the deprecated calls in them, which the user cannot change.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         yield
 
 
