@@ -332,9 +332,9 @@ def stacked_indices(op: Builder, tensors: Sequence[Tensor], common: Sequence[Any
 
 
 def _sizes_differ(tensors: Sequence[Tensor], rank: int) -> bool:
-    """Whether tensors have unequal sizes on one axis that only a run knows, any of which may be 1.
+    """Whether tensors have unequal sizes that only a run knows on one axis.
 
-    The counts of the elements that two masks select are such sizes.
+    Any of them may be 1. The counts of the elements that two masks select are such sizes.
     """
     shapes = [(1,) * (rank - len(tensor.shape or ())) + tuple(tensor.shape or ()) for tensor in tensors]
     return any(len({size for size in column if not isinstance(size, int)}) > 1 for column in zip(*shapes, strict=True))
