@@ -58,9 +58,9 @@ class RenamingKey(pytree.MappingKey[str, Any]):
 def register_containers(tree: Any) -> bool:
     """Register dataclasses and subclasses of dict with torch's pytree.
 
-    Returns whether one was new. torch exports registered classes only. A registration counts for the whole process, as one that
-    the user makes by `torch.export.register_dataclass`. A dict with attributes of its own is left,
-    since a copy by its items would lose them.
+    torch exports registered classes only. A registration counts for the whole process, as one that the user makes by
+    `torch.export.register_dataclass`. A dict with attributes of its own is left, since a copy by its items would lose them.
+    Returns whether one was found.
     """
     found = False
     for leaf in () if type(tree) is torch.Tensor else pytree.tree_leaves(tree):
