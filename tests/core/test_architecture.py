@@ -22,9 +22,9 @@ ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "core" / "onnxexp"
 PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 
-MAX_LOOSE_FILES = 11
-MAX_LINES = 16_500
-MAX_LINES_WITHOUT_FRONTEND = 11_500
+MAX_LOOSE_FILES = 10
+MAX_LINES = 17_500
+MAX_LINES_WITHOUT_FRONTEND = 12_000
 TOOLS = ("cli/", "testing/", "checking/")
 FRONTEND = ("capture/", "functionalize/")
 MAY_KNOW_OPERATORS = {"onnxexp/capture/torch_export/", "onnxexp/functionalize/", "onnxexp/cli/"}
@@ -177,7 +177,7 @@ HOUSE = "| 1 | `top/` | Above. |\n| 0 | `low.py` | Below. |\n"
         (circle, {"a.py": "from onnxexp.b import x", "b.py": "def f():\n    from onnxexp.a import y"}),
         (circle, {"a.py": "if TYPE_CHECKING:\n    from onnxexp import b", "b.py": "import onnxexp.a"}),
         (circle, {"a.py": "from onnxexp.p import x", "p/__init__.py": "from onnxexp.a import y"}),
-        (loose_files, {f"file{number}.py": "" for number in range(MAX_LOOSE_FILES + 1)}),
+        (loose_files, {f"file{number}.py": "" for number in range(11)}),
         (shared_names, {"a/same.py": "", "b/same.py": ""}),
         (shared_names, {"a.py": "class Same: ...", "b.py": "class Same: ..."}),
         (too_long, {"a.py": "x\n" * (MAX_LINES_WITHOUT_FRONTEND + 1)}),

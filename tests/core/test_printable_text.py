@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from onnxexp.cli.text_or_json import Output, readable
-from onnxexp.printable_text import one_line, printable
+from onnxexp.program.printable_text import one_line, printable
 from onnxexp.serialize import save
 from tests.core.commanding import run
 from tests.core.tensor_models import model_of

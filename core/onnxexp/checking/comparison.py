@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 from onnxexp.capture.model_tensors import call_unharmed
 from onnxexp.errors import VerificationError
 from onnxexp.neutral_graph import TensorType
-from onnxexp.printable_text import one_line
+from onnxexp.program.printable_text import one_line
 from onnxexp.request.tensor_list import TensorList
 
 __all__ = ["Comparison", "Tolerances", "VerificationReport", "compare", "run_eager", "type_name"]

@@ -13,7 +13,7 @@ from onnxexp.checking.evidence import Evidence
 from onnxexp.checking.repro import write_repro
 from onnxexp.errors import OptionError, VerificationError
 from onnxexp.neutral_graph import Node
-from onnxexp.printable_text import one_line
+from onnxexp.program.printable_text import one_line
 
 __all__ = ["MismatchReport", "NodeReport", "Origin"]
 

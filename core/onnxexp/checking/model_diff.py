@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import onnx_ir as ir
 
 from onnxexp.checking.model_text import node_text
-from onnxexp.printable_text import one_line
+from onnxexp.program.printable_text import one_line
 from onnxexp.program.type_text import type_text
 
 __all__ = ["ModelDiff", "ModuleDiff", "diff_models"]

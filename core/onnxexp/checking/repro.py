@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from onnxexp.checking.evidence import Evidence
 from onnxexp.neutral_graph import Node, Value
-from onnxexp.printable_text import one_line
+from onnxexp.program.printable_text import one_line
 from onnxexp.serialize import WriteOptions, save
 from onnxexp.serialize.atomic_file import explained, write_file
 from onnxexp.torch_ops.schemas import overload

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnxexp.cli.text_or_json import Output, Progress
 from onnxexp.errors import OptionError
-from onnxexp.printable_text import one_line
+from onnxexp.program.printable_text import one_line
 from onnxexp.suggest import nearest
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from onnxexp.suggest import nearest
 
 if TYPE_CHECKING:
     from onnxexp.errors import PluginError
-    from onnxexp.plugins.loading import Plugin
+    from onnxexp.plugins.plugin import Plugin
 
 __all__ = ["arguments", "run"]
 

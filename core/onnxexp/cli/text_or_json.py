@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from onnxexp.cli.standard_streams import discard
 from onnxexp.errors import OnnxExporterError
-from onnxexp.printable_text import one_line, printable
+from onnxexp.program.printable_text import one_line, printable
 
 if TYPE_CHECKING:
     from rich.text import Text

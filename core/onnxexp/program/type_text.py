@@ -7,7 +7,7 @@ import math
 import onnx_ir as ir
 
 from onnxexp.builder.dtypes import from_onnx
-from onnxexp.printable_text import one_line
+from onnxexp.program.printable_text import one_line
 
 __all__ = ["ascii_text", "bytes_text", "dtype_text", "place_of", "type_text"]
 

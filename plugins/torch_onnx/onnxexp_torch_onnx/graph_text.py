@@ -12,7 +12,7 @@ import onnx
 import onnx_ir as ir
 import torch
 
-from onnxexp.printable_text import one_line
+from onnxexp.program.printable_text import one_line
 from onnxexp.torch_compat import ScriptModule
 from onnxexp_torch_onnx.scalar_type import JitScalarType
 
