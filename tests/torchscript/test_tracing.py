@@ -499,3 +499,15 @@ def test_of_axes_that_are_found_equal_the_first_gives_the_name() -> None:
     )
     shapes = [[str(size) for size in value.shape] for value in (*program.model.graph.inputs, *program.model.graph.outputs)]
     assert shapes == [["zeta", "rows", "inner"], ["zeta", "inner", "columns"], ["zeta", "rows", "columns"]]
+
+
+def test_a_trace_that_fixes_nothing_is_not_said_to_fix_something() -> None:
+    def model(x):
+        if torch.compiler.is_exporting():
+            raise RuntimeError("not through torch.export")
+        return x + 1
+
+    with pytest.warns(UserWarning, match="torch.export failed, so the model was traced") as caught:
+        onnxexp.export(model, (X,))
+    text = "\n".join(str(warning.message) for warning in caught)
+    assert "not through torch.export" in text and "fixes the branches" not in text

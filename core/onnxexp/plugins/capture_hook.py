@@ -214,7 +214,7 @@ def _warn_of_constants(constants: Sequence[str], refused: CaptureError | None = 
     if refused is None and not shown:
         return
     fixed = "Tracing fixes the branches that the example inputs took, and the Python numbers computed from them"
-    lines = [f"{fixed}:" if shown else f"{fixed}.", *(f"  {line}" for line in shown)]
+    lines = [f"{fixed}:", *(f"  {line}" for line in shown)] if shown else []
     if left > 0:
         lines.append(f"  and {left} more places")
     if refused is not None:
