@@ -82,7 +82,7 @@ peer-suite: setup
 compat: setup
 	$(BIN)/python -m tests.compat --jobs $(JOBS) $(ARGS)
 
-# Faults caused on purpose: several writers of one path.
+# Faults caused on purpose: several writers of one path, kills, full disks, threads that share a model.
 faults: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults --out faults.json $(ARGS)
 

@@ -22,7 +22,7 @@ from packaging.utils import canonicalize_name
 from onnxexp.errors import PluginLoadError
 from onnxexp.plugins import distribution_files
 from onnxexp.plugins.own_distributions import OWNERS, is_own
-from onnxexp.request.config import TARGETS, Config
+from onnxexp.request.config import TARGETS, Config, working_directory
 from onnxexp.suggest import nearest
 from onnxexp.user_warnings import warn
 
@@ -271,10 +271,12 @@ def _search_path() -> tuple[tuple[str, int], ...]:
 
     The working directory is left out unless packages are installed there.
     """
-    here = os.path.realpath(os.curdir)
+    folder = working_directory()
+    entries = [entry for entry in sys.path if entry and (folder or os.path.isabs(entry))]
+    here = os.path.realpath(folder) if folder else ""
     if here in {os.path.realpath(sysconfig.get_path(kind)) for kind in ("purelib", "platlib")}:
         here = ""
-    return tuple((entry, _changed(entry)) for entry in sys.path if entry and os.path.realpath(entry) != here)
+    return tuple((entry, _changed(entry)) for entry in entries if os.path.realpath(entry) != here)
 
 
 def _changed(path: str) -> int:

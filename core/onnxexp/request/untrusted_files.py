@@ -8,15 +8,25 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import stat
+import sys
 from typing import Any, BinaryIO
 
 from onnxexp.errors import OptionError
 
-__all__ = ["LARGEST_TEXT", "open_regular", "parse_json", "read_json", "read_regular"]
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["LARGEST_TEXT", "open_regular", "parse_json", "parse_toml", "read_json", "read_regular"]
 
 LARGEST_TEXT = 1 << 28
 """Bytes of a text file: the largest tokenizers and indices of checkpoints have some 40 MB."""
+_LARGEST_TOML = 1 << 20
+_LONG_KEY = re.compile(r"""(?<![\w"'.-])(?:(?=([\w"'-]+))\1[ \t]*\.[ \t]*){200}""")
+"""A key of 200 parts: tomllib's time and memory grow with the square of their number (8 GB for 100,000)."""
 
 
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
@@ -67,3 +77,21 @@ def parse_json(text: str | bytes, what: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:  # no JSON, no UTF-8, a number of 5,000 digits; 100,000 brackets
         raise OptionError(f"{what} is not valid JSON: {error}; cure: correct it, or download it again") from error
+
+
+def parse_toml(contents: bytes, what: str) -> dict[str, Any]:
+    """Parse TOML that comes from `what`. Raises OptionError."""
+    if len(contents) > _LARGEST_TOML:
+        raise OptionError(f"{what} has more than {_LARGEST_TOML:,} bytes; cure: make it shorter")
+    try:
+        text = contents.decode("utf-8")
+        if _LONG_KEY.search(text):
+            raise OptionError(f"{what} has a key of more than 200 parts; cure: choose a shorter one")
+        parsed: dict[str, Any] = tomllib.loads(text)
+        return parsed
+    except RecursionError:
+        raise OptionError(f"{what} is not valid TOML: its values are nested too deeply; cure: correct it") from None
+    except OptionError:
+        raise
+    except ValueError as error:  # no TOML, no UTF-8, or a number of 5,000 digits
+        raise OptionError(f"{what} is not valid TOML: {error}; cure: correct it") from None

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from onnxexp.capture.captured_program import CapturedProgram, make_functional
 from onnxexp.capture.example_inputs import adapted_inputs, describe_enlargement, enlargement_note, other_examples, with_sizes
 from onnxexp.capture.fitting_examples import fitting_example
-from onnxexp.capture.model_tensors import restored_state
+from onnxexp.capture.model_tensors import restored_state, unharmed
 from onnxexp.capture.reshape_sizes import exact_reshape_sizes
 from onnxexp.capture.size_text import dim_text
 from onnxexp.capture.source_lines import model_error, record_user_lines
@@ -212,7 +212,7 @@ def _export(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, s
         warnings.simplefilter("always")  # most of them concern torch's internals only
         program = torch.export.export(model, args, kwargs, dynamic_shapes=spec.shapes, strict=strict)
         check_assumed_sizes(program, args, kwargs)
-    warn_of_kept_tensors(model, caught)
+    warn_of_kept_tensors(model, args, kwargs, caught)
     return program
 
 
@@ -237,7 +237,7 @@ def _run(model: torch.nn.Module, args: Any, kwargs: Any) -> Any:
     """Run the model on a copy of an example. Raises CaptureError if the model fails."""
     arguments = pytree.tree_map_only(torch.Tensor, torch.clone, (args, kwargs))
     try:
-        with restored_state(model):
-            return model(*arguments[0], **arguments[1])
+        with unharmed(model) as private:
+            return private(*arguments[0], **arguments[1])
     except Exception as error:
         raise model_error(error) from error
