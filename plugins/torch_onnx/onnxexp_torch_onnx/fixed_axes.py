@@ -11,7 +11,9 @@ from onnxexp_torch_onnx.errors import OnnxExporterWarning
 
 __all__ = ["export_without_fixed_axes"]
 
-_FIXED = re.compile(r"axis (\d+) of input (\S+)(?: \([^)]*\))? was asked to be dynamic, but the model fixes it to \d+")
+_FIXED = re.compile(
+    r"axis (\d+) of input (\S+)(?: \([^)]*\))? was asked to be dynamic, but the model fixes it to (?:\d+|the size of)"
+)
 """The reason in a CaptureError of the core or of the TorchScript frontend."""
 _UNKNOWN = re.compile(r"dynamic_axes\['(.*)'\]: the model has no input or output of that name")
 """The reason in an OptionError of the core."""
