@@ -85,3 +85,20 @@ def test_the_error_is_the_models_own() -> None:
             export(Cached(), (x, cache, mask[:, :, :2]), dynamic_shapes=CACHED, capture=capture)
         assert "so the example was changed" not in str(caught.value)
         assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+class Repeats(torch.nn.Module):
+    def forward(self, x: Tensor, repeats: Tensor) -> Tensor:
+        return torch.repeat_interleave(x, repeats, dim=1)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_sizes_that_exclude_the_example_are_refused(capture: Any) -> None:
+    message = "axis 0 of input repeats was asked .* the size of axis 1 of input x where it is not 1, as in the example; cure: "
+    with pytest.raises(CaptureError, match=message):
+        export(
+            Repeats(), (torch.ones(2, 3), torch.tensor([2])), dynamic_axes={"x": {1: "w"}, "repeats": {0: "r"}}, capture=capture
+        )
+    program = export(Repeats(), (torch.ones(2, 3), torch.tensor([2])), dynamic_axes={"x": {1: "w"}}, capture=capture)
+    given = torch.randn(2, 5), torch.tensor([3])
+    torch.testing.assert_close(program(*given), Repeats()(*given))

@@ -19,7 +19,7 @@ from onnxexp.capture.captured_program import CapturedProgram
 from onnxexp.capture.torch_export import frontend as torch_export
 from onnxexp.checking.held_tensors import holds_tensors, library_of
 from onnxexp.errors import CaptureError, OnnxExporterError, PluginError
-from onnxexp.neutral_graph import Value
+from onnxexp.neutral_graph import TensorType, Value
 from onnxexp.plugins.discovery import packs
 from onnxexp.plugins.foreign_code import calling
 from onnxexp.plugins.foreign_frontend import checked_program
@@ -78,9 +78,28 @@ def capture(
     for leaf, output in zip(flatten_output_spec(program.out_spec), program.graph.outputs, strict=True):
         if not isinstance(output, (Value, torch.Tensor)) and holds_tensors(output):
             raise _not_flattened(f"the output {leaf.name}", output, plugins)
+    _check_example(program, spec)
     _warn_of_constants(program.constants, refused)
     context.restrictions.update(program.restrictions)
     return program
+
+
+def _check_example(program: CapturedProgram, spec: DynamicSpec) -> None:
+    """Raise CaptureError if axes became one that differ in the user's example.
+
+    A capture may have seen larger sizes than 1, which a model broadcasts.
+    """
+    seen: dict[str, tuple[int, str]] = {}
+    for value, leaf, axes in zip(program.graph.inputs, spec.leaves, spec.axes, strict=False):
+        sizes = value.type.sizes if isinstance(value.type, TensorType) and isinstance(leaf.value, torch.Tensor) else None
+        for axis in sorted(axes) if sizes is not None else ():
+            own = leaf.value.shape[axis], f"axis {axis} of input {leaf.name}"
+            (small, where), (large, there) = sorted([seen.setdefault(str(sizes[axis]), own), own])
+            if small != large:
+                raise CaptureError(
+                    f"{where} was asked to be dynamic, but the model fixes it to the size of {there} where it is not {small}, as "
+                    "in the example; cure: give an example in which the two are equal, or leave the axis static"
+                )
 
 
 @functools.lru_cache(maxsize=None)

@@ -1,4 +1,4 @@
-"""`dynamic_axes` that do not fit the model: a warning, as in torch.onnx."""
+"""Warn of `dynamic_axes` that a model cannot have, as torch.onnx does."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from onnxexp_torch_onnx.errors import OnnxExporterWarning
 
 __all__ = ["export_without_fixed_axes"]
 
-_FIXED = re.compile(r"axis (\d+) of input (\S+)(?: \([^)]*\))? was asked to be dynamic, but the model fixes it to \d+")
+_FIXED = re.compile(
+    r"axis (\d+) of input (\S+)(?: \([^)]*\))? was asked to be dynamic, but the model fixes it to (?:\d+|the size of)"
+)
 """The reason in a CaptureError of the core or of the TorchScript frontend."""
 _UNKNOWN = re.compile(r"dynamic_axes\['(.*)'\]: the model has no input or output of that name")
 """The reason in an OptionError of the core."""
 
 
 def export_without_fixed_axes(run: Callable[[Any], ONNXProgram], axes: Any) -> ONNXProgram:
-    """Export with these `dynamic_axes`, but for those that do not fit.
+    """Export with `dynamic_axes`, without those that the model cannot have.
 
-    These are names that the model lacks, and axes of inputs that it fixes. Each of them is a warning with its reason. Raises what
-    `run` raises for any other reason.
+    These are names that it lacks, and axes of inputs that it fixes. Each is a warning with its reason. Raises what `run` raises
+    for any other reason.
     """
     reasons: list[str] = []
     while True:

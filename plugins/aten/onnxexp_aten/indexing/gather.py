@@ -332,7 +332,7 @@ def stacked_indices(op: Builder, tensors: Sequence[Tensor], common: Sequence[Any
 
 
 def _sizes_differ(tensors: Sequence[Tensor], rank: int) -> bool:
-    """Whether tensors have unequal sizes that only a run knows on one axis.
+    """Whether tensors have unequal sizes on one axis that only a run knows.
 
     Any of them may be 1. The counts of the elements that two masks select are such sizes.
     """
