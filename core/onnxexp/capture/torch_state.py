@@ -7,6 +7,7 @@ import contextvars
 import functools
 import logging
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -149,7 +150,10 @@ def torch_mode() -> Iterator[None]:
     Gradients and inference mode are off. The fused kernels that torch.nn modules use without gradients are off too, since they
     would hide the modules' operators.
     """
-    state: list[tuple[Any, str, Any]] = [(mha, "get_fastpath_enabled", _fastpath_enabled), (torch.onnx, "_flags", _OnnxFlags())]
+    state: list[tuple[Any, str, Any]] = [
+        (mha, "get_fastpath_enabled", _fastpath_enabled),
+        (sys.modules[str(_flags.__package__)], "_flags", _OnnxFlags()),
+    ]
     state.append((torch.Tensor, "data", _TRACEABLE_DATA))
     state.append((torch._C._autograd, "_get_data_attr", torch.detach))  # Dynamo's `.data`, which export makes a constant
     with LOCK, torch.inference_mode(False), torch.no_grad(), replace_attributes(state):
