@@ -1,4 +1,4 @@
-"""Cause faults on purpose: several writers of one path, kills, full disks, threads that share a model.
+"""Cause faults on purpose: writers of one path, kills, full disks, hostile files and packs, threads.
 
 python -m tests.faults
 python -m tests.faults races --out faults.json
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from .fault import ONNXEXP, Row
 
-PARTS = ("races", "kills", "folder_kills", "disks", "files", "threads")
+PARTS = ("races", "kills", "folder_kills", "disks", "files", "packs", "threads")
 """The modules of this package, each with a tuple `FAULTS`."""
 
 

@@ -91,8 +91,10 @@ def _check_example(program: CapturedProgram, spec: DynamicSpec) -> None:
     """
     seen: dict[str, tuple[int, str]] = {}
     for value, leaf, axes in zip(program.graph.inputs, spec.leaves, spec.axes, strict=False):
-        sizes = value.type.sizes if isinstance(value.type, TensorType) and isinstance(leaf.value, torch.Tensor) else None
-        for axis in sorted(axes) if sizes is not None else ():
+        sizes = value.type.sizes if isinstance(value.type, TensorType) else None
+        if sizes is None or not isinstance(leaf.value, torch.Tensor):
+            continue
+        for axis in sorted(axes):
             own = leaf.value.shape[axis], f"axis {axis} of input {leaf.name}"
             (small, where), (large, there) = sorted([seen.setdefault(str(sizes[axis]), own), own])
             if small != large:

@@ -171,14 +171,14 @@ def states(config: Config, group: str = GROUP) -> list[PluginStatus]:
     for name in config.plugins or ():
         if isinstance(name, str) and name not in known:
             raise missing(name, known, config.origins["plugins"])
-    for name in config.disable:
-        if name not in known:
-            place = _place(config.origins["disable"])
-            absent = f"no plugin {name!r}{nearest(name, known)} is installed"
-            warn(f"`disable` of {place} has no effect: {absent}; cure: install it, or remove the name")
+    absent = [f"no plugin {name!r}{nearest(name, known)}" for name in config.disable if name not in known]
+    if absent:
+        place = _place(config.origins["disable"])
+        warn(f"`disable` of {place} has no effect: {', '.join(absent)} is installed; cure: install it, or remove the name")
     same = {name: [*found] for name, found in itertools.groupby(plugins, key=lambda plugin: plugin.name)}
-    lock = Lock(config.allow)
-    return [_state(plugin, config, lock, [other for other in same[plugin.name] if other is not plugin]) for plugin in plugins]
+    lock, disabled = Lock(config.allow), {*config.disable}
+    rivals = {plugin: [other for other in same[plugin.name] if other is not plugin] for plugin in plugins}
+    return [_state(plugin, config, disabled, lock, rivals[plugin]) for plugin in plugins]
 
 
 def effective(found: Sequence[PluginStatus]) -> list[PluginStatus]:
@@ -213,8 +213,10 @@ def missing(name: str, known: Collection[str], origin: str) -> PluginLoadError:
     )
 
 
-def _state(plugin: InstalledPlugin, config: Config, lock: Lock, rivals: Sequence[InstalledPlugin]) -> PluginStatus:
-    if plugin.name in config.disable:
+def _state(
+    plugin: InstalledPlugin, config: Config, disabled: set[str], lock: Lock, rivals: Sequence[InstalledPlugin]
+) -> PluginStatus:
+    if plugin.name in disabled:
         return PluginStatus(plugin, "off", f"disabled by {_place(config.origins['disable'])}")
     if config.plugins is not None and plugin.name not in config.plugins and ... not in config.plugins:
         return PluginStatus(plugin, "off", f"not among the plugins of {_place(config.origins['plugins'])}")
@@ -258,9 +260,14 @@ def _search_path() -> tuple[tuple[str, int], ...]:
     folder = working_directory()
     entries = [entry for entry in sys.path if entry and (folder or os.path.isabs(entry))]
     here = os.path.realpath(folder) if folder else ""
-    if here in {os.path.realpath(sysconfig.get_path(kind)) for kind in ("purelib", "platlib")}:
+    if here in _site_packages():
         here = ""
     return tuple((entry, _changed(entry)) for entry in entries if os.path.realpath(entry) != here)
+
+
+@functools.cache
+def _site_packages() -> frozenset[str]:
+    return frozenset(os.path.realpath(sysconfig.get_path(kind)) for kind in ("purelib", "platlib"))
 
 
 def _changed(path: str) -> int:
