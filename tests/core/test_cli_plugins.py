@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
+from onnxexp.cli import plugins_command
+from onnxexp.cli.text_or_json import Output
+from onnxexp.plugins.discovery import InstalledPlugin, PluginStatus
+from onnxexp.request import config
 from tests.core.commanding import install, run, separately
 
 Capsys = pytest.CaptureFixture[str]
@@ -219,3 +224,12 @@ def test_a_lock_of_what_is_on(packs: Path, capsys: Capsys) -> None:
     (entry,) = ran.document["allow"]
     assert ran.status == 0 and entry.startswith("onnxexp-plugin-aten@sha256:") and len(entry) == 90 + 1
     assert entry in run(capsys, "plugins", "--lock", "--plugins", "aten").out
+
+
+def test_a_lock_is_toml_whatever_a_distribution_is_called(capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = InstalledPlugin(
+        "odd", "odd:PLUGIN", 'a"]\nplugins = ["evil', "1.0", "/nowhere", EntryPoint("odd", "odd:PLUGIN", "onnxexp.plugins")
+    )
+    monkeypatch.setattr(plugins_command, "record_hash", lambda found: "sha256:0")
+    plugins_command._lock([PluginStatus(found, "on")], Output(False))
+    assert config.tomllib.loads(capsys.readouterr().out) == {"allow": [f"{found.distribution}@sha256:0"]}

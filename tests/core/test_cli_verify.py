@@ -349,3 +349,18 @@ def test_other_weights_are_noticed(tmp_path: Path, capsys: pytest.CaptureFixture
     assert run(capsys, "export", "unseeded.py:make", "-o", "model.onnx").status == 0
     ran = run(capsys, "verify", "model.onnx", "--against", "unseeded.py:make")
     assert ran.status == 1 and "the file's weights differ from the model's: weight, bias" in ran.out
+
+
+def test_weights_in_another_order_are_the_same(tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An export transposes weights, and sorts the gates of an RNN."""
+    monkeypatch.chdir(tmp_path)
+    seeded = "import torch\ndef make():\n    torch.manual_seed(0)\n    return torch.nn.Linear(3, 2), (torch.ones(2, 3),)\n"
+    Path("seeded.py").write_text(seeded)
+    assert run(capsys, "export", "seeded.py:make", "-o", "model.onnx").status == 0
+    model = onnx.load("model.onnx")
+    for weight in model.graph.initializer:
+        weight.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(weight)[::-1], weight.name))
+    onnx.save(model, "model.onnx")
+    ran = run(capsys, "verify", "model.onnx", "--against", "seeded.py:make")
+    assert ran.status == 1 and "expected" in ran.out and "weights" not in ran.out
+    assert run(capsys, "verify", "model.onnx", "--against", "seeded.py:make", "--json").document["differing_weights"] == []

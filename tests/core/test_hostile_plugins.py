@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,10 +10,12 @@ from typing import Any
 
 import pytest
 import torch
+from importlib_metadata import EntryPoint
 
 import onnxexp
 from onnxexp import PluginLoadError
-from onnxexp.plugins.discovery import states
+from onnxexp.plugins import discovery, isolated_import
+from onnxexp.plugins.discovery import InstalledPlugin, states
 from onnxexp.plugins.loading import load
 from onnxexp.plugins.own_distributions import OWNERS
 from onnxexp.request.config import load as configured
@@ -125,3 +128,111 @@ def test_a_conflict_of_packs_comes_before_every_skeleton(site: Path) -> None:
         export_relu(without=["aten"])
     message = str(raised.value)
     assert message.index("rival2 1.0 has a plugin of this name too: uninstall one") < message.index("aten::relu (1x)")
+
+
+# Objects that break when they are read
+
+
+CLASS = "import onnxexp\nclass Pack:\n    {}\ntable = Pack()\n"
+BROKEN = {
+    "symbolics = 5": (CLASS.format("symbolics = 5"), "its `symbolics` are 5; cure"),
+    "a table of another kind": (CLASS.format("symbolics = [5]"), "its `symbolics` contain 5"),
+    "symbolics that raise": (CLASS.format("symbolics = property(lambda self: 1 // 0)"), "ZeroDivisionError"),
+    "an attribute that raises": (CLASS.format("size = property(lambda self: 1 // 0)"), "(ZeroDivisionError|is neither)"),
+    "an endless iterator": ("import itertools\n" + CLASS.format("symbolics = itertools.count()"), r"`symbolics` are count\(0\)"),
+    "a generator": (CLASS.format("symbolics = (table for table in ())"), "`symbolics` are <generator"),
+    "a class that lies": (CLASS.format("__class__ = property(lambda self: 1 // 0)"), "ZeroDivisionError"),
+    "attributes that raise SystemExit": (CLASS.format("def __getattr__(self, name): raise SystemExit(3)"), "SystemExit: 3"),
+    "no repr": (CLASS.format("def __repr__(self): raise SystemExit(3)"), "SystemExit: 3"),
+    "another exception": ("class B(BaseException): ...\nraise B('strange')", "B: strange"),
+    "an exception without a message": (
+        "class B(BaseException):\n    def __str__(self): 1 // 0\nraise B", "B, whose message raises ZeroDivisionError"
+    ),
+    "an exit": ("import sys\nsys.exit(0)", "SystemExit: 0"),
+    "a syntax error": ("def", "SyntaxError"),
+    "an operator that is no text": (TABLE.replace("'relu'", "5"), "TypeError"),
+    "an ONNX operator that is no text": (TABLE.replace("'Relu'", "5"), "relu is to become 5; cure"),
+    "an opset that is no number": (TABLE + "table('tanh', since='20')(lambda op, x: x)\n", "whole numbers as opsets"),
+    "a symbolic that is no function": (TABLE + "table('tanh')(5)\n", "the symbolic of mine::tanh is .* cure: a function"),
+    "a recursion": ("def f(): f()\nf()", "RecursionError"),
+    "no memory": ("raise MemoryError", "MemoryError"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_object_stops_nothing_and_is_named(site: Path, kind: str) -> None:
+    source, reason = BROKEN[kind]
+    install(site, "bad-pack", {"__init__": source}, "bad_pack:table")
+    for _ in range(2):
+        with pytest.warns(UserWarning, match=f"(?s)'bad-pack' .bad-pack 1.0.*{reason}.*The export goes on without it"):
+            assert [plugin.name for plugin in export_relu().plugins] == ["aten"]
+    with pytest.raises(PluginLoadError, match=f"(?s)'bad-pack' .bad-pack 1.0.*{reason}"):
+        load(configured(plugins=["bad-pack"]))
+
+
+def test_reports_name_a_broken_object(site: Path, capsys: Capsys) -> None:
+    for number, (source, _) in enumerate(BROKEN.values()):
+        install(site, f"bad-pack{number}", {"__init__": source}, f"bad_pack{number}:table")
+    listed = {row["name"]: row["state"] for row in run(capsys, "plugins", "--load", "--json").document}
+    findings = " ".join(each["text"] for each in run(capsys, "doctor", "--json").document["findings"])
+    for number in range(len(BROKEN)):
+        assert listed[f"bad-pack{number}"] == "broken" and f"bad-pack{number} 1.0" in findings
+    with pytest.warns(UserWarning, match="goes on without it"):
+        assert run(capsys, "plugins", "why", "aten::relu").status == 0
+
+
+def test_an_import_leaves_the_state_of_the_process(site: Path) -> None:
+    source = "import os, torch\ntorch.set_grad_enabled(False)\nos.chdir('/')\n" + TABLE
+    install(site, "rude-pack", {"__init__": source}, "rude_pack:table")
+    before = Path.cwd()
+    assert "rude-pack" in [plugin.name for plugin in load(configured()).loaded]
+    assert torch.is_grad_enabled() and Path.cwd() == before
+
+
+def test_ctrl_c_ends_an_import(site: Path) -> None:
+    install(site, "long-pack", {"__init__": "raise KeyboardInterrupt"}, "long_pack:table")
+    with pytest.raises(KeyboardInterrupt):
+        load(configured())
+
+
+def test_a_slow_import_is_named(site: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capsys) -> None:
+    """The import ends once the line is there."""
+    monkeypatch.setattr(isolated_import, "SLOW", 0.01)
+    waits = (
+        "import sys, time\nfor _ in range(3000):\n    if 'loading for' in sys.stderr.getvalue(): break\n    time.sleep(0.01)\n"
+    )
+    install(site, "slow-pack", {"__init__": waits + TABLE}, "slow_pack:table")
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert "slow-pack" in [plugin.name for plugin in load(configured()).loaded]
+    text = sys.stderr.getvalue()  # type: ignore[attr-defined]
+    assert text.count("'slow-pack' (slow-pack 1.0, entry point slow_pack:table) has been loading for 0.01 s") == 1
+
+
+def test_two_entry_points_may_have_one_object(site: Path) -> None:
+    source = "import onnxexp\nclass Pack:\n    @onnxexp.hookimpl\n    def pre_pass(self): ...\nplugin = Pack()\n"
+    (site / "twice.py").write_text(source)
+    write_metadata(site, "twice", "[onnxexp.plugins]\none = twice:plugin\ntwo = twice:plugin\n", [])
+    assert [plugin.hooks for plugin in load(configured(plugins=["one", "two"])).loaded] == [("pre_pass",)] * 2
+
+
+def test_many_entry_points_take_linear_work(site: Path) -> None:
+    """The same number of comparisons for each of them."""
+    calls: list[int] = []
+
+    class Name(str):
+        def __eq__(self, other: object) -> bool:
+            calls.append(0)
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    counts = []
+    for many in (100, 1000):
+        point = EntryPoint("", "many:table", discovery.GROUP)
+        plugins = tuple(InstalledPlugin(Name(f"many{number}"), "many:table", "many", "1", "", point) for number in range(many))
+        calls.clear()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(discovery, "discover", lambda *_, found=plugins: found)
+            assert len(states(configured())) == many
+        counts.append(len(calls) / many)
+    assert counts[1] < 2 * counts[0] + 1

@@ -80,6 +80,38 @@ def test_a_tensor_that_the_forward_keeps_is_a_warning_with_its_line() -> None:
     assert model.total is before and torch.equal(before, torch.zeros(2, 3))
 
 
+class Computed(torch.nn.Module):
+    """Writes tensors before it reads them, and one in a hook, as `torch.nn.utils.weight_norm` does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = torch.zeros(2, 3)
+        self.register_forward_pre_hook(lambda module, args: setattr(module, "factor", args[0] * 2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.scores = torch.relu(x)
+        return self.scores * self.factor
+
+
+class Previous(Computed):
+    """Returns one that it reads first."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) + self.shifted(x)
+
+    def shifted(self, x: torch.Tensor) -> torch.Tensor:
+        before = getattr(self, "last", x)
+        self.last = x
+        return before
+
+
+def test_a_tensor_that_is_written_before_it_is_read_is_not_kept() -> None:
+    model = Computed()
+    assert exported(model)[1] == "" and type(model) is Computed and not hasattr(model, "scores")
+    told = exported(Previous())[1]
+    assert "self.last (" in told and "scores" not in told and "factor" not in told
+
+
 def test_one_in_a_container_of_a_submodule() -> None:
     model = History()
     _, told = exported(model)

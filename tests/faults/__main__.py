@@ -1,4 +1,4 @@
-"""Cause faults on purpose: several writers of one path, kills, full disks.
+"""Cause faults on purpose: several writers of one path, kills, full disks, threads that share a model.
 
 python -m tests.faults
 python -m tests.faults races --out faults.json
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from .fault import ONNXEXP, Row
 
-PARTS = ("races", "kills", "folder_kills", "disks", "files")
+PARTS = ("races", "kills", "folder_kills", "disks", "threads", "files")
 """The modules of this package, each with a tuple `FAULTS`."""
 
 

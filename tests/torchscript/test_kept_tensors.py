@@ -24,7 +24,7 @@ class Branching(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if x.sum() > 0:
-            self.last = x * 2
+            self.last = self.last + x
         return torch.relu(x + self.last)
 
 
@@ -56,3 +56,11 @@ def test_a_trace_in_place_of_torch_export() -> None:
 @pytest.mark.parametrize("model", [Table, lambda: torch.nn.LSTM(3, 4)])
 def test_a_tensor_that_is_only_read_is_none(model: Any) -> None:
     assert warnings_of(model(), "trace") == ""
+
+
+@pytest.mark.filterwarnings("ignore:`torch.nn.utils.weight_norm`:FutureWarning")
+@pytest.mark.parametrize("capture", ["trace", "export"])
+@pytest.mark.parametrize("norm", [torch.nn.utils.weight_norm, torch.nn.utils.spectral_norm])
+def test_a_weight_that_each_call_computes_is_none(norm: Any, capture: str) -> None:
+    model = torch.nn.Sequential(norm(torch.nn.Linear(3, 4))).eval()
+    assert warnings_of(model, capture) == ""

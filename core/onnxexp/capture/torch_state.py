@@ -106,6 +106,19 @@ _DATA: Any = torch._C.TensorBase.data
 _TRACEABLE_DATA = property(lambda self: self.detach() if is_exporting() else _DATA.__get__(self), _set_data)
 
 
+_fastpath_of_torch = mha.get_fastpath_enabled
+
+
+def _fastpath_enabled() -> bool:
+    """Return whether torch.nn uses fused kernels: not in captures.
+
+    torch.jit.script compiles this function.
+    """
+    if not torch.jit.is_scripting():  # type: ignore[attr-defined]  # torch does not list it
+        return _fastpath_of_torch() and not is_exporting()
+    return True
+
+
 @contextlib.contextmanager
 def torch_mode() -> Iterator[None]:
     """Put torch into the same state for every capture, for reproducible files.
@@ -113,7 +126,7 @@ def torch_mode() -> Iterator[None]:
     Gradients and inference mode are off. The fused kernels that torch.nn modules use without gradients are off too, since they
     would hide the modules' operators.
     """
-    state: list[tuple[Any, str, Any]] = [(mha, "_is_fastpath_enabled", False), (_flags, "_is_onnx_exporting", True)]
+    state: list[tuple[Any, str, Any]] = [(mha, "get_fastpath_enabled", _fastpath_enabled), (_flags, "_is_onnx_exporting", True)]
     state.append((torch.Tensor, "data", _TRACEABLE_DATA))
     state.append((torch._C._autograd, "_get_data_attr", torch.detach))  # Dynamo's `.data`, which export makes a constant
     with LOCK, torch.inference_mode(False), torch.no_grad(), replace_attributes(state):

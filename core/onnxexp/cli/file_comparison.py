@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 import torch
 from torch.utils import _pytree as pytree
@@ -114,13 +115,16 @@ class Comparer:
         return compare(expected, signature.unflatten(results, flat), names, rtol=rtol, atol=atol)
 
     def differing_weights(self) -> list[str]:
-        """Return the names of parameters and buffers that differ from the file's."""
+        """Return the names of parameters and buffers whose values are not the file's.
+
+        An export may change the order of the values, or write a weight in another dtype or size: that is no difference.
+        """
         own = dict(self._eager.state_dict(keep_vars=True))
         shared = {name: value.const_value for name, value in self._model.graph.initializers.items() if name in own}
         return [
             name
             for name, written in shared.items()
-            if written is not None and TorchTensor(own[name].detach().cpu()).tobytes() != written.tobytes()
+            if written is not None and _other_values(TorchTensor(own[name].detach().cpu()), written)
         ]
 
     def find_mismatch(self, **tolerances: Any) -> MismatchReport:
@@ -187,6 +191,15 @@ class Comparer:
                 raise OptionError(
                     f"--sizes: no input has a dynamic axis {name!r}; there are {', '.join(sorted(known)) or 'none'}"
                 )
+
+
+def _other_values(own: ir.TensorProtocol, written: ir.TensorProtocol) -> bool:
+    """Whether a weight has other values than the file's, in whichever order."""
+    if own.dtype != written.dtype or own.size != written.size:
+        return False
+    width = min(max(int(own.dtype.itemsize), 1), 8)
+    ours, files = (np.frombuffer(tensor.tobytes(), f"u{width}") for tensor in (own, written))
+    return not np.array_equal(ours, files) and not np.array_equal(np.sort(ours), np.sort(files))
 
 
 def _text(size: int | ir.SymbolicDim) -> str:

@@ -126,13 +126,7 @@ def _loaded(command: PluginStatus) -> Any:
     which = f"the command {found.name!r} of {found.origin}"
     if command.state != "on":
         raise PluginLoadError(f"{which} is {command.state}: {command.reason}")
-    try:
-        module = import_object(found)
-    except (Exception, SystemExit) as error:  # a plugin's import may raise anything
-        raise PluginLoadError(
-            f"{which} (entry point {found.value}) does not load: {type(error).__name__}: {error}; reinstall or remove the "
-            "distribution"
-        ) from error
+    module = import_object(found, f"{which} (entry point {found.value})", "reinstall or remove the distribution")
     contents = vars(module) if isinstance(module, ModuleType) else {}
     wrong = [name for name in ("arguments", "run") if not callable(contents.get(name))]
     summary = contents.get("SUMMARY")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from typing import TYPE_CHECKING, Any
 
 from onnxexp.cli.common_arguments import add_common, add_selection
@@ -18,7 +19,7 @@ from onnxexp.suggest import nearest
 
 if TYPE_CHECKING:
     from onnxexp.errors import PluginError
-    from onnxexp.plugins.loading import Plugin
+    from onnxexp.plugins.plugin import Plugin
 
 __all__ = ["arguments", "run"]
 
@@ -57,7 +58,7 @@ def _lock(found: list[PluginStatus], output: Output) -> int:
     """Print `allow`'s entries as TOML; return 1 if a distribution has no RECORD."""
     hashes = {state.found.distribution: record_hash(state.found) for state in found if state.state == "on"}
     entries = [f"{name}@{digest}" if digest else name for name, digest in hashes.items()]
-    output.line("allow = [\n" + "".join(f'    "{entry}",\n' for entry in entries) + "]")
+    output.line("allow = [\n" + "".join(f"    {json.dumps(entry, ensure_ascii=False)},\n" for entry in entries) + "]")
     output.document({"allow": entries})
     return int(not all(hashes.values()))
 

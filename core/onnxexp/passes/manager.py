@@ -10,11 +10,13 @@ from typing import Any, Generic, TypeVar
 
 import onnx_ir as ir
 
+from onnxexp.capture.graph_check import check_graph
 from onnxexp.errors import OptionError, PassError
 from onnxexp.neutral_graph import Graph
 from onnxexp.passes import contract
 from onnxexp.plugins.foreign_code import calling
-from onnxexp.plugins.loading import Plugin, Plugins
+from onnxexp.plugins.loading import Plugins
+from onnxexp.plugins.plugin import Plugin
 from onnxexp.request.export_context import ExportContext
 from onnxexp.suggest import nearest
 from onnxexp.user_warnings import warn
@@ -72,7 +74,7 @@ class Passes:
 
     def pre(self, graph: Graph) -> None:
         """Run the plugins' passes on the captured graph. Raises PassError."""
-        self._run(self._pre, graph, contract.check_graph)
+        self._run(self._pre, graph, check_graph)
 
     def post(self, model: ir.Model, count: int | None = None) -> None:
         """Run the passes on the finished model; all, or the first so many.

@@ -22,7 +22,9 @@ from onnxexp.errors import CaptureError, OnnxExporterError, PluginError
 from onnxexp.neutral_graph import Value
 from onnxexp.plugins.discovery import packs
 from onnxexp.plugins.foreign_code import calling
-from onnxexp.plugins.loading import Implementation, Plugin, Plugins
+from onnxexp.plugins.foreign_frontend import checked_program
+from onnxexp.plugins.loading import Plugins
+from onnxexp.plugins.plugin import Implementation, Plugin
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.export_context import ExportContext
 from onnxexp.request.module_and_forward import is_scripted
@@ -138,6 +140,8 @@ def _result(
         program = implementation(options=options, **call)
     if program is not None and not isinstance(program, (CapturedProgram, torch.nn.Module)):
         raise PluginError(f"{implementation} returned {program!r}, which is no CapturedProgram")
+    if isinstance(program, CapturedProgram) and not implementation.plugin.own:
+        return checked_program(implementation, program, len(call["spec"].leaves))
     return program
 
 

@@ -14,35 +14,50 @@ from collections.abc import Iterator
 
 import torch
 
-from onnxexp.errors import OnnxExporterError
-from onnxexp.plugins.loading import Plugin
+from onnxexp.errors import OnnxExporterError, summary
+from onnxexp.plugins.plugin import Plugin
 from onnxexp.request.config import working_directory
 
-__all__ = ["calling"]
+__all__ = ["calling", "naming", "restored_state"]
 
 
 @contextlib.contextmanager
 def calling(
     plugin: Plugin, what: str, error_type: type[OnnxExporterError], passing: tuple[type[Exception], ...] = ()
 ) -> Iterator[None]:
-    """Turn what a plugin's code raises into an error that names it.
+    """Turn what a plugin's code raises into an error, and restore the state.
 
-    SystemExit and other exceptions that are no Exception count, but not KeyboardInterrupt: it is the user's. The exceptions of
-    `passing` stay as they are. The modes of torch, the filters of warnings, the working directory and the handlers of signals
-    are restored after code of others.
+    `what` names the plugin in it. The exceptions of `passing` stay as they are.
     """
-    kept: tuple[type[BaseException], ...] = (KeyboardInterrupt, GeneratorExit, *passing)
-    with contextlib.nullcontext() if plugin.own else _restored_state():
-        try:
-            yield
-        except kept:
-            raise
-        except BaseException as error:  # a plugin may raise anything
-            raise error_type(f"{what} failed: {type(error).__name__}: {error}") from error
+    with restored_state(plugin), naming(what, error_type, passing):
+        yield
 
 
 @contextlib.contextmanager
-def _restored_state() -> Iterator[None]:
+def naming(what: str, error_type: type[OnnxExporterError], passing: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Turn what a plugin's code raises into an error.
+
+    `what` names the plugin in it. SystemExit and other exceptions that are no Exception count, but not KeyboardInterrupt: it is
+    the user's.
+    """
+    kept: tuple[type[BaseException], ...] = (KeyboardInterrupt, GeneratorExit, *passing)
+    try:
+        yield
+    except kept:
+        raise
+    except BaseException as error:  # a plugin may raise anything
+        raise error_type(f"{what} failed: {summary(error)}") from error
+
+
+@contextlib.contextmanager
+def restored_state(plugin: Plugin) -> Iterator[None]:
+    """Restore what code of others may change in the process.
+
+    That are the modes of torch, the filters of warnings, the working directory and the handlers of signals.
+    """
+    if plugin.own:
+        yield
+        return
     grad, dtype, filters, folder = torch.is_grad_enabled(), torch.get_default_dtype(), list(warnings.filters), working_directory()
     autocast, modes, handlers = _autocast(), torch._C._len_torch_function_stack(), _handlers()
     try:

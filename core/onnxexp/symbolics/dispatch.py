@@ -36,7 +36,7 @@ class Candidate:
     symbolic: Symbolic
 
     def __str__(self) -> str:
-        name = self.symbolic.direct or self.symbolic.function.__name__
+        name = self.symbolic.name.rpartition(".")[2]
         place = f" at {self.symbolic.location}" if self.symbolic.location else ""
         return f"the symbolic {name} of {self.source}{place}"
 

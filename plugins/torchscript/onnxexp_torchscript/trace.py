@@ -17,12 +17,13 @@ from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError
 from onnxexp.capture.fitting_examples import run_fitting
-from onnxexp.capture.model_tensors import RestoredParameters, restored_state
+from onnxexp.capture.model_tensors import restored_state, unharmed
+from onnxexp.capture.private_model import private_model
 from onnxexp.capture.source_lines import code_line, guards_an_error, model_error
 from onnxexp.capture.torch_export.kept_tensors import warn_of_kept_tensors
 from onnxexp.capture.torch_state import replace_attributes
 from onnxexp.request.dynamic_shapes import DynamicSpec
-from onnxexp.request.pytree_leaves import register_dataclasses
+from onnxexp.request.pytree_leaves import register_containers
 from onnxexp.request.tensor_list import TensorList
 from onnxexp_torchscript.call_repair import broadcast_writes, fit
 from onnxexp_torchscript.compilable_replacements import compilable
@@ -131,7 +132,7 @@ class _Flat:
         graph = torch._C._get_tracing_state().graph()
         fit(graph)
         self.kept_writes = keep_writes(graph)
-        register_dataclasses(result)
+        register_containers(result)
         self.returned = pytree.tree_flatten(result)
         returned = tuple(leaf for leaf in self.returned[0] if isinstance(leaf, torch.Tensor))
         for tensor in returned:
@@ -155,14 +156,15 @@ class _Module(torch.nn.Module):
 
 def trace(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> Recording:
     """Trace the model on the example. Raises CaptureError where the model fails."""
-    parts = _ModelTensors(model, dict(model.named_modules()), {**dict(model.named_parameters()), **dict(model.named_buffers())})
+    private = private_model(model, tensors=True)
+    parts = _ModelTensors(private, dict(private.named_modules()), _state(private))
     flat, in_spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
     leaves = [index for index, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) or index in spec.scalars]
     functions: list[Any] = []
     random = RandomState()
 
     def traced(example: list[Any], caught: list[Any], replaced: Replacements = ()) -> Trace:
-        return _traced(_Flat(model, example, leaves, in_spec), parts, functions, caught, replaced)
+        return _traced(_Flat(private, example, leaves, in_spec), parts, functions, caught, replaced)
 
     def again(example: list[Any], *, same_random: bool, replaced: Replacements = ()) -> Trace:
         with random.again() if same_random else RandomState().again():
@@ -176,16 +178,20 @@ def trace(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
     try:
         example, first = run_fitting(run, functools.partial(run_example, model), args, kwargs, spec)
     finally:
-        recorded = _sorted_out(warn_of_kept_tensors(model, caught))
+        recorded = _sorted_out(warn_of_kept_tensors(private, args, kwargs, caught))
     found, out_spec = first.returned
     returned = [isinstance(leaf, torch.Tensor) for leaf in found]
     constants = [None if tensor else leaf for leaf, tensor in zip(found, returned, strict=True)]
     places = Places(parts.modules, _ROOT if first.module is not None else "")
-    flat, state = pytree.tree_leaves(example), {} if first.module is not None else parts.state
+    flat, state = pytree.tree_leaves(example), {} if first.module is not None else _state(model)
     return Recording(
         first.graph, leaves, flat, state, first.module, constants, returned, in_spec, out_spec, places,
         _told(recorded), functions=functions, again=again,
     )  # fmt: skip
+
+
+def _state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
 def _traced(flat: _Flat, parts: _ModelTensors, functions: list[Any], caught: list[Any], replaced: Replacements) -> Trace:
@@ -233,11 +239,11 @@ def run_example(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str
     """
     arguments = pytree.tree_map_only((torch.Tensor, TensorList), _cloned, (tuple(args), dict(kwargs)))
     try:
-        with restored_state(model), RestoredParameters(model):
-            result = model(*arguments[0], **arguments[1])
+        with unharmed(model) as private:
+            result = private(*arguments[0], **arguments[1])
     except Exception as error:
         raise model_error(error, *reason) from error
-    register_dataclasses(result)
+    register_containers(result)
     return result
 
 

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from onnxexp.capture.captured_program import CapturedProgram, make_functional
 from onnxexp.capture.example_inputs import adapted_inputs, describe_enlargement, enlargement_note, other_examples, with_sizes
 from onnxexp.capture.fitting_examples import fitting_example
-from onnxexp.capture.model_tensors import restored_state
+from onnxexp.capture.model_tensors import restored_state, unharmed
 from onnxexp.capture.reshape_sizes import exact_reshape_sizes
 from onnxexp.capture.size_text import dim_text
 from onnxexp.capture.source_lines import model_error, record_user_lines
@@ -35,7 +35,7 @@ from onnxexp.neutral_graph import Dim, TensorType, Value
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.module_and_forward import is_scripted
 from onnxexp.request.options import Options
-from onnxexp.request.pytree_leaves import register_dataclasses
+from onnxexp.request.pytree_leaves import register_containers
 from onnxexp.request.training_mode import TrainingMode
 
 __all__ = ["CaptureRefused", "capture", "export_program", "from_exported"]
@@ -212,7 +212,7 @@ def _export(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, s
         warnings.simplefilter("always")  # most of them concern torch's internals only
         program = torch.export.export(model, args, kwargs, dynamic_shapes=spec.shapes, strict=strict)
         check_assumed_sizes(program, args, kwargs)
-    warn_of_kept_tensors(model, caught)
+    warn_of_kept_tensors(model, args, kwargs, caught)
     return program
 
 
@@ -226,7 +226,7 @@ def _register_output_classes(model: torch.nn.Module, args: Any, kwargs: Any, cha
         CaptureError: The model itself fails on the example inputs.
     """
     try:
-        return register_dataclasses(_run(model, args, kwargs))
+        return register_containers(_run(model, args, kwargs))
     except CaptureError as error:
         if not changed:
             raise
@@ -237,7 +237,7 @@ def _run(model: torch.nn.Module, args: Any, kwargs: Any) -> Any:
     """Run the model on a copy of an example. Raises CaptureError if the model fails."""
     arguments = pytree.tree_map_only(torch.Tensor, torch.clone, (args, kwargs))
     try:
-        with restored_state(model):
-            return model(*arguments[0], **arguments[1])
+        with unharmed(model) as private:
+            return private(*arguments[0], **arguments[1])
     except Exception as error:
         raise model_error(error) from error
