@@ -92,6 +92,12 @@ def _run_with_torch(path: Path) -> None:
     runtime.session(path, bridge="python")
 
 
+def _report(path: Path) -> None:
+    from onnxexp_quantized.report.model_file import load
+
+    load(path)
+
+
 def _program(folder: Path) -> Path:
     path = folder / "model.pt2"
     program = torch.export.export(_Model().eval(), (torch.ones(3, 4),), dynamic_shapes=({0: torch.export.Dim("n", max=64)},))
@@ -193,6 +199,7 @@ KINDS = (
     Kind("ONNX with external data", functools.partial(_exported, external=True), _diff),
     Kind("ONNX with functions and metadata", _with_functions, _diff),
     Kind("ONNX with torch operators, run", _with_functions, _run_with_torch),
+    Kind("ONNX with functions, report", _with_functions, _report),
     Kind("pt2", _program, load_archive),
     Kind("safetensors", _checkpoint, _read_checkpoint),
     Kind("index.json", _index, _read_checkpoint),
