@@ -125,7 +125,8 @@ def _plugins(distribution: Any, group: str) -> list[InstalledPlugin]:
     points = list(_entry_points(distribution, group))
     if not points or not (distribution.read_text("METADATA") or distribution.read_text("PKG-INFO")):
         return []  # an interrupted installation leaves no metadata
-    name, version = distribution.metadata["Name"], distribution.metadata["Version"]
+    metadata = distribution.metadata  # parsed at each access
+    name, version = metadata["Name"], metadata["Version"]
     if not name or not version:
         raise ValueError("its metadata has no Name" if not name else "its metadata has no Version")
     location = str(distribution.locate_file(""))
