@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 import torch
 
 import onnxexp
-from onnxexp.capture.private_model import private_model
+from onnxexp.capture.private_model import private_model, private_tensors
 
 
 def trained() -> torch.nn.Sequential:
@@ -287,12 +288,13 @@ REFUSED: dict[str, Callable[[], torch.nn.Module]] = {
 @pytest.mark.parametrize("make", COPIED.values(), ids=COPIED)
 def test_copied_models(make: Callable[[], torch.nn.Module], tensors: bool) -> None:
     model = make().train()
-    private = private_model(model, tensors=tensors)
-    assert private is not model and not {*map(id, private.modules())} & {*map(id, model.modules())}
-    private.eval()
-    assert private(torch.ones(99)).tolist() == [1] * 99
-    assert model.training and model.dropout.training  # type: ignore[union-attr]
-    assert (private.weight is model.weight) is not tensors
+    with private_tensors(model) if tensors else contextlib.nullcontext(private_model(model)) as private:
+        assert private is not model and not {*map(id, private.modules())} & {*map(id, model.modules())}
+        private.eval()
+        assert private(torch.ones(99)).tolist() == [1] * 99
+        assert model.training and model.dropout.training  # type: ignore[union-attr]
+        assert (private.weight is model.weight) is not tensors
+    assert model.weight.numel() == 1  # type: ignore[operator, union-attr]
 
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
@@ -309,11 +311,13 @@ def test_tensors_in_an_object() -> None:
     """A copy of the buffer would differ from the object's."""
     model = Uses(lambda model, dropout: Helper(model.weight))  # type: ignore[arg-type]
     assert private_model(model) is not model
-    assert private_model(model, tensors=True) is model
+    with private_tensors(model) as private:
+        assert private is model
 
 
 def test_views_share_their_memory() -> None:
     model = torch.nn.Module()
     model.register_buffer("whole", torch.zeros(4))
     model.register_buffer("part", model.whole[:2])  # type: ignore[index]
-    assert private_model(model, tensors=True) is model
+    with private_tensors(model) as private:
+        assert private is model

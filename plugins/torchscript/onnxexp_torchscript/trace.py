@@ -18,7 +18,6 @@ from torch.utils import _pytree as pytree
 from onnxexp import CaptureError
 from onnxexp.capture.fitting_examples import run_fitting
 from onnxexp.capture.model_tensors import restored_state, unharmed
-from onnxexp.capture.private_model import private_model
 from onnxexp.capture.source_lines import code_line, guards_an_error, model_error
 from onnxexp.capture.torch_export.kept_tensors import warn_of_kept_tensors
 from onnxexp.capture.torch_state import replace_attributes
@@ -159,9 +158,13 @@ class _Module(torch.nn.Module):
         return flat(*tensors)
 
 
-def trace(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> Recording:
-    """Trace the model on the example. Raises CaptureError where the model fails."""
-    private = private_model(model, tensors=True)
+def trace(
+    model: torch.nn.Module, private: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec
+) -> Recording:
+    """Trace `private`, a copy of the model, on the example.
+
+    Raises CaptureError where the model fails.
+    """
     parts = _ModelTensors(private, dict(private.named_modules()), _state(private))
     flat, in_spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
     leaves = [index for index, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) or index in spec.scalars]
@@ -247,10 +250,10 @@ def run_example(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str
     try:
         with unharmed(model) as private:
             result = private(*arguments[0], **arguments[1])
+            register_containers(result)
+            return pytree.tree_map_only(torch.Tensor, torch.clone, result)  # it may be a parameter
     except Exception as error:
         raise model_error(error, *reason) from error
-    register_containers(result)
-    return result
 
 
 def _run(flat: _Flat, parts: _ModelTensors) -> tuple[Any, Any]:
