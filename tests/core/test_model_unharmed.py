@@ -44,6 +44,24 @@ def test_backward_after_export(capture: str, training: bool) -> None:
     torch.testing.assert_close(found, expected)
 
 
+class Counting(torch.nn.Module):
+    """torch.export assumes a size that depends on values, which a run of the example checks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count += 1
+        return x[x > 0] >= self.count
+
+
+def test_a_checked_program_leaves_the_buffers() -> None:
+    model = Counting()
+    onnxexp.export(model, (torch.tensor([1.0, -1.0, 2.0, 3.0]),), capture="export")
+    assert torch.equal(model.count, torch.zeros(3))
+
+
 READ_ONLY = """
 import sys, tempfile, numpy as np, torch, onnxexp
 
