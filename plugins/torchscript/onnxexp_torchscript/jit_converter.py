@@ -114,7 +114,7 @@ def _converted(recording: Recording, spec: DynamicSpec, optional: bool, compare:
 
 
 def _taken_from_the_example(recording: Recording) -> str:
-    """List the lines above that one where the trace made a number of the example a constant."""
+    """List the lines where the trace made a number of the example a constant."""
     lines = [f"\n    {text}" for text in recording.warnings if text.startswith(_TAKEN)][:_SHOWN]
     return f"\n  a line above it made a size of the example a constant:{''.join(lines)}" if lines else ""
 
