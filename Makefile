@@ -1,4 +1,4 @@
-# make demo | test-quick | test | test-full | third-parties | torchvision | transformers | conformance | compat | faults | fuzz | lint | docs | bench | dist | setup | format | clean
+# make demo | test-quick | test | test-full | third-parties | torchvision | transformers | conformance | peer-suite | compat | faults | fuzz | lint | docs | bench | dist | setup | format | clean
 #
 #   PYTHON  the interpreter that makes the environment (3.10 or newer)
 #   VENV    where the environment is; each target that needs it makes it, and makes it again after a pyproject.toml changed
@@ -26,7 +26,7 @@ PYTEST  = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
 # test-quick leaves these out: they start processes, or call torch.export in every test.
 SLOW    = cli_[!p]* scaffold reentrancy autocast export export_* functionalize higher_order scan dynamic restrictions
 
-.PHONY: help setup demo test-quick test test-full third-parties torchvision transformers sweep conformance compat faults fuzz lint docs format bench dist clean
+.PHONY: help setup demo test-quick test test-full third-parties torchvision transformers sweep conformance peer-suite compat faults fuzz lint docs format bench dist clean
 .DELETE_ON_ERROR:
 
 help:
@@ -74,11 +74,15 @@ conformance: setup
 	$(CONFORMANCE) --exporter dynamo script --opset 20 --every $(EVERY) $(ARGS)
 	$(CONFORMANCE) --quantized --exporter export trace --opset 10 12 17 21 25 $(ARGS)
 
+# PyTorch's own ONNX tests, from Debian's source package, with onnxexp and with torch.onnx.
+peer-suite: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.peer_suite --jobs $(JOBS) $(ARGS)
+
 # Other versions of Python, torch, onnx and the rest: half an hour and 8 GB for each row; a second run goes on where the first one ended.
 compat: setup
 	$(BIN)/python -m tests.compat --jobs $(JOBS) $(ARGS)
 
-# Faults caused on purpose: several writers of one path.
+# Faults caused on purpose: several writers of one path, kills, full disks, threads that share a model.
 faults: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults --out faults.json $(ARGS)
 

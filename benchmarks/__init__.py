@@ -14,6 +14,7 @@
     results                         the measurements, as JSON
     targets, tables                 ratios, verdicts, and their presentation
     platform_cost                   the cost of plugins: hooks over many nodes, the command with many packs
+    against                         two revisions of onnxexp in one run
     diff                            operators of one model, tool by tool
 
 Method:

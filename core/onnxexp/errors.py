@@ -98,3 +98,11 @@ class PluginLoadError(PluginError):
 
 class PluginConflict(PluginError):
     """Two plugins claim the same operator, and no setting decides between them."""
+
+
+def summary(error: BaseException) -> str:
+    """Return the class and the message of an error, whose `__str__` may raise, too."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception as broken:  # noqa: BLE001 - the error may be that of a plugin
+        return f"{type(error).__name__}, whose message raises {type(broken).__name__}"

@@ -13,6 +13,7 @@ import torch
 
 from onnxexp.capture.model_tensors import run_original
 from onnxexp.capture.model_weights import Weights, find_weights, with_weights
+from onnxexp.capture.private_model import private_model
 from onnxexp.capture.torch_state import LOCK
 from onnxexp.lowering.assemble import assemble
 from onnxexp.lowering.build import Build
@@ -135,8 +136,8 @@ def export(
         call = read_call(model, args, kwargs, capture=options.capture, dynamic_shapes=dynamic_shapes, dynamic_axes=dynamic_axes,
                          input_names=input_names, output_names=output_names)  # fmt: skip
         call.weights = find_weights(call.model, weights)
-        with with_weights(call.weights):
-            captured = capture_hook.capture(packs, call.model, call.args, call.kwargs, call.spec, context)
+        with with_weights(private_model(call.model), call.weights) as private:
+            captured = capture_hook.capture(packs, private, call.args, call.kwargs, call.spec, context)
         io = name_graph_io(captured, call.spec, output_names)
     with clock("pre passes"):
         passes.pre(captured.graph)

@@ -70,6 +70,10 @@ def columns_where(x, m):
     x[:, m] = 0
 
 
+def where_both(x, rows, columns):
+    x[rows, columns] = 0
+
+
 def diagonal(x):
     x.diagonal(1).copy_(torch.ones(3))
 
@@ -83,6 +87,9 @@ def diagonal(x):
     Case(assign(up_to), r(3, 4), r(3, 2), emits={"Slice", "Concat"}, name="up_to"),
     Case(assign(at), r(5, 4), T([0, -2]), r(2, 4), dynamic={0: [0]}, emits={"Unsqueeze", "ScatterND"}, name="at"),
     Case(assign(at), r(5, 4), T([True, False, True, False, False]), r(2, 4), opsets=(11, 13, 20), name="masked_rows"),
+    Case(
+        assign(where_both), r(3, 4), T([False, True, False]), T([True, False, False, True]), opsets=(9, 11, 17), name="masks_of_1"
+    ),
     Case(assign(columns_at), r(3, 4), T([0, 2]), r(3, 2), dynamic={0: [0], 2: [0]}, name="columns_at"),
     Case(assign(apart), r(3, 4, 5), T([0, 2]), T([1, -1]), r(2, 4), name="apart"),
     Case(assign(where), r(5, 4), r(5, 4) > 0, dynamic={0: [0], 1: [0]}, emits={"Where"}, name="where"),

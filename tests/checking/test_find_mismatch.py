@@ -12,6 +12,7 @@ import torch
 
 import onnxexp
 from onnxexp.checking.onnx_slices import SlicedRun
+from onnxexp.neutral_graph import Where
 from tests.checking import networks
 from tests.checking.test_planted_faults import gelu_by_tanh, half_sigmoid
 
@@ -109,6 +110,24 @@ def test_the_script_of_a_fault_runs_alone(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "gelu: DIFFERENT, max abs error" in done.stdout, done.stdout + done.stderr
     assert "torch.ops.aten.gelu.default(v0)" in script.read_text()
+
+
+def test_names_in_the_script_of_a_fault_are_no_code(tmp_path: Path) -> None:
+    table = onnxexp.SymbolicTable("aten", override=True)
+    table("gelu")(gelu_by_tanh)
+    program = networks.quietly_exported(torch.nn.GELU(), {"input": torch.randn(3)}, plugins=[table, ...])
+    report = program.find_mismatch()
+    assert report.first is not None
+    text, node = "x\nprint('ran')\rprint('ran')\0", report.first.node
+    node.where = Where(scope=text, module=text, file=text, line=1, code=text)
+    node.args[0].name = node.outputs[0].name = text
+    (tmp_path / "file").write_text("")
+    with pytest.raises(onnxexp.SerializeError, match="cannot write .*file.*Choose another place"):
+        report.export_repro(tmp_path / "file" / "folder")
+    script = report.export_repro(tmp_path)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "max abs error" in done.stdout and "ran" not in done.stdout, done
+    assert r"x\nprint('ran')\rprint('ran')\x00" in script.read_text()
 
 
 def test_the_script_of_an_operator_that_is_registered_elsewhere(tmp_path: Path) -> None:

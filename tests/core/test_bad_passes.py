@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from onnxexp import Graph, OnnxExporterError, ONNXProgram, PassError, PluginError, hookimpl
-from onnxexp.plugins.loading import HOOKS
+from onnxexp.plugins.plugin import HOOKS
 from tests.core.tiny import export
 
 X = torch.randn(2, 3)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
+from onnxexp.cli import plugins_command
+from onnxexp.cli.text_or_json import Output
+from onnxexp.plugins.discovery import InstalledPlugin, PluginStatus
+from onnxexp.request import config
 from tests.core.commanding import install, run, separately
 
 Capsys = pytest.CaptureFixture[str]
@@ -79,7 +84,7 @@ def test_options_and_doubled_names(packs: Path, capsys: Capsys) -> None:
     assert ran.status == 1
     doubled = [each for each in ran.document if each["name"] == "gelu"]
     assert [each["state"] for each in doubled] == ["refused", "refused"] and "impostor 1.0" in doubled[0]["reason"]
-    assert run(capsys, "plugins", "--without", "glue").status == 2
+    assert run(capsys, "plugins", "--plugins", "glue").status == 2
 
 
 def test_what_loading_shows(packs: Path, capsys: Capsys) -> None:
@@ -219,3 +224,12 @@ def test_a_lock_of_what_is_on(packs: Path, capsys: Capsys) -> None:
     (entry,) = ran.document["allow"]
     assert ran.status == 0 and entry.startswith("onnxexp-plugin-aten@sha256:") and len(entry) == 90 + 1
     assert entry in run(capsys, "plugins", "--lock", "--plugins", "aten").out
+
+
+def test_a_lock_is_toml_whatever_a_distribution_is_called(capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = InstalledPlugin(
+        "odd", "odd:PLUGIN", 'a"]\nplugins = ["evil', "1.0", "/nowhere", EntryPoint("odd", "odd:PLUGIN", "onnxexp.plugins")
+    )
+    monkeypatch.setattr(plugins_command, "record_hash", lambda found: "sha256:0")
+    plugins_command._lock([PluginStatus(found, "on")], Output(False))
+    assert config.tomllib.loads(capsys.readouterr().out) == {"allow": [f"{found.distribution}@sha256:0"]}

@@ -182,3 +182,57 @@ def test_no_torch_is_needed() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+TABLE = "cure: write its settings below"
+HOSTILE: dict[str, tuple[bytes, str]] = {
+    "digits": (b"opset = " + b"1" * 5000, "not valid TOML: Exceeds the limit"),
+    "nested": (b"plugins = " + b"[" * 5000, "nested too deeply"),
+    "nested tables": (b"prefer = " + b"{a=" * 5000, "nested too deeply"),
+    "Latin-1": (b'target = "\xe9"', "not valid TOML: 'utf-8' codec"),
+    "a long key": (b"a." * 100_000 + b"a = 1", "a key of more than 200 parts"),
+    "large": (b"#" * (1 << 20) + b"\n", "more than 1,048,576 bytes"),
+    "a long value": (b'disable = ["' + b"a" * 100_000 + b'", ""]', r"disable is .{300}\.\.\.; expected a list"),
+    "a date": (b"plugins = [1979-05-27]", "plugins is .*; expected a list"),
+    "infinity": (b"opset = inf", "opset is inf; expected a whole number"),
+}
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "onnxexp.toml"])
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_files(folder: Path, kind: str, name: str) -> None:
+    contents, message = HOSTILE[kind]
+    (folder / name).write_bytes((b"[tool.onnxexp]\n" if name == "pyproject.toml" else b"") + contents)
+    with pytest.raises(OptionError, match=f"{name}.*{message}") as raised:
+        load()
+    assert len(str(raised.value)) < 1000
+
+
+@pytest.mark.parametrize("text", ["tool = 5", "[[tool]]\n[tool.onnxexp]\nopset = 17", 'tool = "onnxexp"', "tool = []"])
+def test_a_tool_that_is_no_table(folder: Path, text: str) -> None:
+    (folder / "pyproject.toml").write_text(f"{text}\n# onnxexp\n")
+    with pytest.raises(OptionError, match=TABLE):
+        load()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes with names")
+@pytest.mark.parametrize("name", ["pyproject.toml", "onnxexp.toml"])
+def test_what_is_no_file_has_no_settings(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / name).mkdir()
+    assert load().opset == 20
+    (folder / name).rmdir()
+    os.mkfifo(folder / name)
+    assert load().opset == 20
+    (folder / name).unlink()
+    (folder / name).symlink_to("/dev/zero")
+    assert load().opset == 20
+
+
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere the working directory cannot be removed")
+def test_a_working_directory_that_was_removed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "gone").mkdir()
+    monkeypatch.chdir(folder / "gone")
+    (folder / "gone").rmdir()
+    assert load().opset == 20
+    finished = subprocess.run([sys.executable, "-m", "onnxexp", "plugins"], capture_output=True, text=True, check=False)
+    assert finished.returncode == 0 and "Traceback" not in finished.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import io
 import re
@@ -181,6 +182,28 @@ def test_nested_inputs_and_outputs() -> None:
     same(result["total"], expected["total"])
     same(result["cache"].values, expected["cache"].values)
     assert result["pair"][1:] == (None, 3)
+
+
+class Settings(dict[str, Any]):
+    def __init__(self, first: torch.Tensor) -> None:
+        super().__init__(first=first)
+
+
+class Output(collections.OrderedDict[str, Any]):
+    """A model's result, as a library may define it."""
+
+
+def test_subclasses_of_dict_are_flattened() -> None:
+    class Nested(nn.Module):
+        def forward(self, given: Settings) -> Output:
+            return Output(total=given["first"] + 1, rest=(given["first"] * 2, None))
+
+    program = valid(export(Nested(), (Settings(X),)))
+    assert names(program) == (["given.first"], ["total", "rest.0"])
+    result = program(Settings(Y))
+    assert type(result) is Output
+    same(result["total"], Y + 1)
+    same(result["rest"][0], Y * 2)
 
 
 # What becomes an input

@@ -34,7 +34,7 @@ from onnxexp import (
 )
 from onnxexp.capture.captured_program import CapturedProgram
 from onnxexp.plugins import discovery, hookspecs
-from onnxexp.plugins.loading import HOOKS
+from onnxexp.plugins.plugin import HOOKS
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from tests.core.tiny import export
 

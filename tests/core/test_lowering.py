@@ -14,7 +14,8 @@ from onnxexp.builder.builder import state_of
 from onnxexp.lowering.control_flow import LOWERINGS
 from onnxexp.lowering.lowering import Lowering
 from onnxexp.neutral_graph import Graph, Node, ScalarType, TensorType, Value, Where
-from onnxexp.plugins.loading import Plugin, Plugins
+from onnxexp.plugins.loading import Plugins
+from onnxexp.plugins.plugin import Plugin
 from tests.core.tiny import export
 from tests.torch_versions import needs_torch
 

@@ -19,8 +19,7 @@ from onnxexp.cli.loaded_plugins import load_all
 from onnxexp.plugins.discovery import discover, record_hash, states
 from onnxexp.plugins.loading import load
 from onnxexp.request.config import load as configured
-
-TABLE = "from onnxexp import SymbolicTable\ntable = SymbolicTable('mine')\ntable.direct({'relu': 'Relu'})\n"
+from tests.core.packs import TABLE, install
 
 
 @pytest.fixture
@@ -31,21 +30,6 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     monkeypatch.chdir(tmp_path / "here")
     return tmp_path / "site"
-
-
-def install(folder: Path, name: str, modules: dict[str, str], value: str, plugin: str = "") -> Path:
-    """Install a distribution with these modules and the plugin; return its metadata."""
-    package = folder / value.partition(":")[0].partition(".")[0]
-    package.mkdir(exist_ok=True)
-    for module, source in modules.items():
-        (package / f"{module}.py").write_text(source)
-    metadata = folder / f"{name}-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text(f"[onnxexp.plugins]\n{plugin or name} = {value}\n")
-    rows = [f"{package.name}/{module}.py,sha256=as-the-installer-says,1" for module in modules]
-    (metadata / "RECORD").write_text("\n".join([*rows, f"{name}-1.0.dist-info/RECORD,,", "../bin/script,sha256=any,1"]) + "\n")
-    return metadata
 
 
 def state(name: str, **options: Any) -> tuple[str, str]:
@@ -155,14 +139,26 @@ def test_what_is_selected(installed: Path) -> None:
     assert on(plugins=[..., SymbolicTable("x")], disable=["pack-a"]) == "bc"
 
 
-@pytest.mark.parametrize("door", ["plugins", "disable"])
-def test_a_missing_plugin_is_told_with_the_nearest_installed_one(installed: Path, door: str) -> None:
+def test_a_missing_plugin_is_told_with_the_nearest_installed_one(installed: Path) -> None:
     install(installed, "good-pack2", {"__init__": TABLE}, "good_pack2:table")
     with pytest.raises(PluginLoadError, match=r"no plugin 'good-pack3' \(did you mean 'good-pack2'\?\), which the call names"):
-        load(configured(**{door: ["good-pack3"]}))  # type: ignore[arg-type]
-    Path("onnxexp.toml").write_text(f'{door} = ["good-pack3"]\n')
+        load(configured(plugins=["good-pack3"]))
+    Path("onnxexp.toml").write_text('plugins = ["good-pack3"]\n')
     with pytest.raises(PluginLoadError, match="which .*onnxexp.toml names"):
         load(configured())
+
+
+def test_what_is_switched_off_may_be_absent(installed: Path) -> None:
+    """Colleagues share a configuration and have different packs."""
+    install(installed, "good-pack5", {"__init__": TABLE}, "good_pack5:table")
+    Path("onnxexp.toml").write_text('disable = ["good-pack6"]\nskip_passes = ["good-pack6/fold"]\n')
+    with pytest.warns(UserWarning, match="has no effect") as caught:
+        onnxexp.export(torch.relu, (torch.ones(2),))
+    messages = sorted(str(each.message) for each in caught)
+    assert "onnxexp.toml has no effect: no plugin 'good-pack6' (did you mean 'good-pack5'?) is installed" in messages[0]
+    assert "`skip_passes` has no effect on 'good-pack6/fold'" in messages[1] and len(messages) == 2
+    with pytest.raises(onnxexp.OptionError, match="skip_passes: there is no pass 'aten/fold'"):
+        onnxexp.export(torch.relu, (torch.ones(2),), skip_passes=["aten/fold"], without=["good-pack6"])
 
 
 def test_prefer_must_name_an_installed_plugin(installed: Path) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch.export import Dim
 
 from onnxexp import CaptureError
-from onnxexp.capture.example_inputs import adapted_inputs
+from onnxexp.capture.example_inputs import adapted_inputs, describe_enlargement, enlarge
 from onnxexp.capture.torch_export.export_errors import explain
 from onnxexp.capture.torch_export.guard_warnings import record_guard_sources
 from onnxexp.capture.torch_state import torch_mode
@@ -30,7 +30,7 @@ def fail(model: Any, args: Any, *, strict: bool = False, **options: Any) -> str:
 
     with pytest.raises(Exception) as caught:  # noqa: PT011 - torch raises what it likes
         attempt()
-    return explain(caught.value, spec)
+    return explain(caught.value, spec, describe_enlargement(spec, *enlarge(args, {}, spec)))
 
 
 class Adds(torch.nn.Module):
@@ -124,3 +124,12 @@ def test_a_decision_of_torchs_own_operator_is_not_the_models(model: Any, operato
 def test_a_changed_example_is_mentioned() -> None:
     told = fail(Sums(), (torch.ones(1, 4), torch.ones(3, 4)), dynamic_shapes={"x": {0: "b"}})
     assert "captured at size 2 or more, so the example was changed: axis 0 of x from 1 to 2." in told, told
+
+
+def test_an_error_of_torch_is_no_error_of_the_model() -> None:
+    class OnlyEager(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * ([1] if not torch.compiler.is_exporting() else [])[0]  # as torch's own code fails
+
+    told = fail(OnlyEager(), (X,))
+    assert "torch.export fails inside of torch, where the model itself runs: IndexError: list index out of range" in told

@@ -56,13 +56,6 @@ def tighter_first(x: torch.Tensor) -> torch.Tensor:
     return more_than(3)(more_than(5)(x))
 
 
-def of_each(x: torch.Tensor) -> torch.Tensor:
-    total = x.sum()
-    for part in x.split(4):
-        total = total * part.max()
-    return total
-
-
 def in_a_module(x: torch.Tensor) -> torch.Tensor:
     return torch.nn.Sequential(Doubling(), torch.nn.ReLU())(x)
 
@@ -96,7 +89,6 @@ class Doubling(torch.nn.Module):
         (lambda x: x[:-5], ["n >= 5"]),
         (lambda x: x[:512], ["n < 512"]),
         (lambda x: x[-512:], ["n < 512"]),
-        (of_each, ["(n + 3)//4 == 2"]),
         (lambda x: x.chunk(2), ["n != 1"]),
         (lambda x: x.squeeze() + 1, ["n != 1"]),
         (lambda x: x[2:].squeeze(0) + 1, ["n - 2 != 1"]),
@@ -120,8 +112,7 @@ def test_what_the_example_decided_is_told(model: Callable[..., Any], conditions:
         (lambda n: n // (n - 4) > 1, "n//(n - 4) > 1"),
         (lambda n: (n - 5) % 3 == 0, "(n - 5) % 3 == 0"),
         (lambda n: round(n * 0.35, 1) > 2, "RoundDecimal(0.35*n, 1) > 2.0"),
-        (lambda n: math.floor(n * 0.3) == 2, "FloorToInt(0.3*n) == 2"),
-        (lambda n: n in (8, 16), "n == 8 or n == 16"),
+        (lambda n: math.floor(n * 0.3) != 3, "FloorToInt(0.3*n) != 3"),
         (lambda n: math.sqrt(n - 5) > 1.5, "OpaqueUnaryFn_sqrt(n - 5) > 1.5"),
         (lambda n: math.log2(n) >= 3, "OpaqueUnaryFn_log2(n) >= 3.0"),
         (lambda n: n * n >= n, None),

@@ -5,12 +5,11 @@ from __future__ import annotations
 import errno
 import io
 import os
-import resource
 import subprocess
 import sys
 import textwrap
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ import torch
 from onnxexp.errors import SerializeError
 from onnxexp.serialize import WriteOptions, atomic_file, save
 from tests.core.tensor_models import EXTERNAL, model_of, values
+from tests.faults.size_limit import size_limit
 
 
 class Accident(ir.Tensor[Any]):
@@ -203,13 +203,8 @@ def test_full_disk_as_the_system_tells_it(code: int, tmp_path: Path, monkeypatch
 
 
 def test_a_limit_on_the_size_of_files(tmp_path: Path) -> None:
-    old = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, old[1]))
-    try:
-        with pytest.raises(SerializeError, match=r"file of 8.4 MB is larger.*ulimit"):
-            save(model_of(a=torch.randn(2000, 1050)), tmp_path / "model.onnx")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+    with size_limit(1 << 20), pytest.raises(SerializeError, match=r"file of 8.4 MB is larger.*ulimit"):
+        save(model_of(a=torch.randn(2000, 1050)), tmp_path / "model.onnx")
     assert not os.listdir(tmp_path)
 
 
@@ -272,13 +267,43 @@ def test_the_largest_single_file_can_be_read(tmp_path: Path) -> None:
     path.unlink()
 
 
-def test_threads_that_save_to_one_path(tmp_path: Path) -> None:
-    models = [model_of(a=torch.full((1000, 1100), float(number)).t()) for number in range(4)]
-    threads = [threading.Thread(target=save, args=(model, tmp_path / "model.onnx")) for model in models]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    found = values(tmp_path / "model.onnx")["a"]
-    assert found.shape == (1100, 1000) and found.min() == found.max()
-    assert os.listdir(tmp_path) == ["model.onnx"]
+def layers(count: int) -> ir.Model:
+    """A model with some tensors, all of whose elements are their number."""
+    return model_of(**{f"a{index}": torch.full((500 + 100 * count, 11), float(count)).t() for index in range(count)})
+
+
+def check_layers(folder: Path, counts: range) -> None:
+    """Check that a folder has one of the models of `layers`, whole, and nothing else."""
+    found = values(folder / "model.onnx")
+    assert len(found) in counts and all((each == len(found)).all() for each in found.values())
+    assert {*os.listdir(folder)} <= {"model.onnx", "model.onnx.data"}
+
+
+@pytest.mark.parametrize("options", [WriteOptions(), EXTERNAL], ids=["one file", "two"])
+def test_threads_that_save_to_one_path(options: WriteOptions, tmp_path: Path) -> None:
+    def write(number: int) -> None:
+        for _ in range(5):
+            save(layers(number), tmp_path / "model.onnx", options)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(1, 9)))
+    check_layers(tmp_path, range(1, 9))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="it forks")
+@pytest.mark.parametrize("options", [WriteOptions(), EXTERNAL], ids=["one file", "two"])
+def test_processes_that_save_to_one_path(options: WriteOptions, tmp_path: Path) -> None:
+    models, children = [layers(1), layers(2)], []
+    for model in models:
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                for _ in range(30):
+                    save(model, tmp_path / "model.onnx", options)
+                status = 0
+            finally:
+                os._exit(status)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
+    check_layers(tmp_path, range(1, 3))

@@ -103,6 +103,18 @@ def strided_views(x):
     return one, two, z.t().add_(1).as_strided((3,), (1,))
 
 
+@case()
+def written_strided_views(x):
+    z = x * 1
+    z.as_strided((2, 3), (4, 1), 1).add_(5)
+    z[1:].mul_(2)
+    corner, every = z.as_strided((2,), (5,)), z.as_strided(z.shape, z.stride())
+    every.sub_(1)
+    corner.zero_()
+    z[:, 1:].as_strided((3,), (4,)).neg_()
+    return z, corner, every + corner.sum()
+
+
 @case(torch.arange(27.0).reshape(3, 3, 3))
 def einsum_views(x):
     y = x * 1

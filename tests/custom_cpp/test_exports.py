@@ -230,7 +230,7 @@ def test_a_fresh_process_runs_the_file(tmp_path: Path) -> None:
         }
     }
     code = (
-        "import sys, numpy; from onnxexp_custom_cpp import runtime; session = runtime.session(sys.argv[1]);"
+        "import sys, numpy; from onnxexp_custom_cpp import runtime; session = runtime.session(sys.argv[1], trusted=True);"
         "ones = numpy.ones((2, 4), numpy.float32); print(session.run(None, {'x': ones, 'y': ones})[0].tolist());"
         "assert 'onnxexp.pipeline' not in sys.modules and 'onnxexp.capture.torch_export.frontend' not in sys.modules"
     )

@@ -111,9 +111,9 @@ def test_a_library_with_another_dtype_leaves_the_node_to_the_bridge() -> None:
 
 def test_no_file_and_no_model(tmp_path: Path) -> None:
     (tmp_path / "text.onnx").write_text("no model")
-    with pytest.raises(runtime.BridgeError, match=r"there is no file"):
+    with pytest.raises(onnxexp.OptionError, match=r"there is no file"):
         runtime.session(tmp_path / "missing.onnx")
-    with pytest.raises(runtime.BridgeError, match=r"is not an ONNX model"):
+    with pytest.raises(onnxexp.OptionError, match=r"is not an ONNX model"):
         runtime.session(tmp_path / "text.onnx")
 
 

@@ -59,10 +59,11 @@ def _interrupts(how: str) -> Callable[[Row, Path], None]:
             write(folder, "old")
             write_user_files(folder)
             again = interrupted(lambda: write(folder, "new"), step, how)
-            row.check(state(folder) in ("old", "new"), f"{how} at change {step}: {state(folder)}")
+            found = state(folder)
             write(place / "other", "next")
             left = {*os.listdir(place)} - {"out", "other"}
-            row.check(state(folder) in ("old", "new") and not left, f"after {how} at change {step}: {state(folder)}, {left}")
+            right = {found, state(folder)} <= {"old", "new"} and not left
+            row.check(right, f"{how} at change {step}: {found}, and {state(folder)} after the next export, {left}")
             shutil.rmtree(place)
             place.mkdir()
             if not again:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 import onnxexp
+from onnxexp.builder.dtypes import from_onnx
+from onnxexp_quantized import Quantized
 
 
 class Scaled(nn.Module):
@@ -22,12 +26,35 @@ class Scaled(nn.Module):
         return (x @ self.weight.to(x.dtype)) * self.scale
 
 
+class Unfolded(Scaled):
+    """A linear layer whose weight is scaled before the product."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.linear(x, self.weight.t().to(x.dtype) * self.scale)
+
+
+def export(model: nn.Module, **options: Any) -> onnxexp.ONNXProgram:
+    return onnxexp.export(model, (torch.randn(3, 16),), dynamic_shapes=({0: "batch"},), opset_version=20, **options)
+
+
+@pytest.mark.parametrize("model", [Scaled(24), Unfolded(24, 1)], ids=lambda model: type(model).__name__)
+def test_a_model_of_its_own_is_computed_with_floats(model: nn.Module) -> None:
+    """ONNX Runtime rounds the activations where it finds a DequantizeLinear."""
+    program = export(model)
+    assert "DequantizeLinear" not in {node.op_type for node in program.model.graph}
+    assert torch.int8 in {from_onnx(each.dtype) for each in program.model.graph.initializers.values()}
+    for batch in (1, 3, 7):
+        x = torch.randn(batch, 16)
+        expected = model(x)
+        torch.testing.assert_close(program(x), expected, rtol=0, atol=1e-6 * float(expected.abs().max()))
+
+
 @pytest.mark.parametrize(("shape", "folded"), [((24,), True), ((1, 24), True), ((1, 1, 24), False)])
 @pytest.mark.parametrize("capture", ["export", "trace"])
 def test_the_scales_of_columns(shape: tuple[int, ...], folded: bool, capture: str) -> None:
     """Scales with more axes than the product add axes to the result."""
-    model, x = Scaled(*shape), torch.randn(3, 16)
-    program = onnxexp.export(model, (x,), capture=capture, dynamic_shapes=({0: "batch"},), opset_version=20)
+    model = Scaled(*shape)
+    program = export(model, capture=capture, plugins=[Quantized(int8_products="all"), ...])
     assert ("DequantizeLinear" in {node.op_type for node in program.model.graph}) is folded
     for batch in (1, 3, 7):
         x = torch.randn(batch, 16)

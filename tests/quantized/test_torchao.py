@@ -173,6 +173,18 @@ def test_weights_have_their_width_and_integer_kernels(
     assert found.count(kernel) == 2 and not {"MatMul", "Gemm", "DequantizeLinear"} & set(found)
 
 
+@pytest.mark.parametrize("opset", [17, 21])
+@pytest.mark.parametrize("config", ["int8", "int4", "int4 by row"])
+def test_products_with_floats(config: str, opset: int, tmp_path: Path) -> None:
+    """Weights keep their width in the file, and ONNX Runtime's results are torch's."""
+    model, x, _ = quantized("layers", config)
+    program = onnxexp.export(model, (x,), opset_version=opset, plugins=[Quantized(int8_products="none"), ...])
+    onnx.checker.check_model(program.model_proto, full_check=True)
+    assert types(program) - {"FLOAT"} == {"INT8" if config == "int8" or opset == 17 else "INT4"} and not floats(program, model)
+    assert not {"MatMulNBits", "DequantizeLinear"} & set(kernels(program, tmp_path))
+    torch.testing.assert_close(program(x), model(x))
+
+
 @pytest.mark.parametrize(("config", "most"), [("int8", 0.27), ("dynamic int8", 0.27), ("int4", 0.16), ("float8", 0.27)])
 def test_size_of_the_file(config: str, most: float, tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(512, 512, bias=False)).requires_grad_(False)

@@ -18,6 +18,7 @@ import onnxexp_sweep.results as module
 from onnxexp import OptionError, SerializeError
 from onnxexp_sweep.html_page import write
 from onnxexp_sweep.results import PARTS, SCHEMA, Results, read, rows
+from tests.faults.size_limit import size_limit
 from tests.sweep.rows import OUTCOME, VERSIONS, cells
 from tests.sweep.rows import rows as made
 
@@ -130,6 +131,16 @@ def test_a_full_disk_keeps_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert read(tmp_path)["key"].to_pylist() == [found[0]["key"]]
     _append(tmp_path, found[1])
     assert read(tmp_path).num_rows == 2
+
+
+def test_a_disk_without_room_for_the_lock(tmp_path: Path) -> None:
+    with (
+        size_limit(0),
+        pytest.raises(OptionError, match=r"cannot write results.*: File too large; give another folder by -o"),
+    ):
+        Results(tmp_path).__enter__()
+    with Results(tmp_path):
+        pass
 
 
 def _append(folder: Path, row: Mapping[str, Any]) -> None:

@@ -97,7 +97,7 @@ def test_the_key_depends_on_what_the_result_depends_on(tmp_path: Path) -> None:
         ("[sweep]", '[sweep]\npacks = ["nowhere"]', r"lists the pack 'nowhere'.* which has no entry points of the group onnxexp"),
         ("[sweep]", "[sweep]\npreload = ['a b']", r"\[sweep\] has preload = \['a b'\]: expected a list of modules, such as"),
         ("rtol = 1e-3", "rtol = -1", r"\[models.two\] has rtol = -1: expected a number, such as 1e-4"),
-        ("[sweep]", "[sweep", r"is no TOML: "),
+        ("[sweep]", "[sweep", r"is not valid TOML: "),
     ],
 )  # fmt: skip
 def test_a_mistake_is_named(tmp_path: Path, before: str, after: str, expected: str) -> None:

@@ -108,6 +108,18 @@ def test_an_axis_of_an_input_that_the_model_fixes_is_a_warning(capture: str, axe
     torch.testing.assert_close(program(*given), Wants()(*given))
 
 
+@pytest.mark.parametrize("capture", ["auto", "trace"])
+def test_dynamic_axes_of_an_unknown_name_are_a_warning(capture: str) -> None:
+    axes = {"x": {0: "n"}, "lengths": [0], "sizes": {0: "m"}}
+    with pytest.warns(OnnxExporterWarning) as caught:
+        program = onnx_exporter.export(MODEL, X, input_names=["x"], dynamic_axes=axes, capture=capture)
+    assert [re.findall(r"dynamic_axes\['(\w+)'\]: the model has no", str(each.message)) for each in caught] == [
+        ["lengths"],
+        ["sizes"],
+    ]
+    assert next(str(size) for size in program.model.graph.inputs[0].shape) == "n"
+
+
 def test_dynamic_shapes_that_the_model_fixes_are_errors() -> None:
     with pytest.raises(onnxexp.CaptureError, match="was asked to be dynamic"):
         onnx_exporter.export(lambda x: x + torch.ones(3, 1), X, dynamic_shapes={"x": {0: "n"}})

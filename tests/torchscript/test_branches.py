@@ -280,3 +280,35 @@ class Gate(nn.Module):
 )  # fmt: skip
 def test_branches(run) -> None:
     run()
+
+
+def rows_and_whole(x: Tensor) -> list[Tensor]:
+    found: list[Tensor] = []
+    if x.size(0) > 2:
+        found = list(x)
+        found.append(x)
+    return found
+
+
+def rows_or_twice(x: Tensor) -> list[Tensor]:
+    if x.shape[1] < 5:
+        if x.size(0) == 1:
+            x = x + 4
+        else:
+            found = list(x)
+            found.append(x)
+            return found
+    return [x, x]
+
+
+COUNTS = LONG.to(torch.int32)
+
+
+@programs(
+    *(
+        Program(fn, COUNTS, at=[(COUNTS[:4],), (torch.ones(4, 6, dtype=torch.int32),)], dynamic=[{0, 1}], opsets=SEQUENCES)
+        for fn in (rows_and_whole, rows_or_twice)
+    )
+)
+def test_a_list_of_tensors_of_several_ranks(run):
+    run()

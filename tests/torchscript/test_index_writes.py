@@ -167,3 +167,37 @@ MASK = torch.tensor([True, False, True])
 )  # fmt: skip
 def test_values_keep_the_shape_that_a_view_gives_them(run):
     run()
+
+
+def every_step(x: Tensor, end: Tensor, step: Tensor) -> Tensor:
+    x = x + 0
+    x[:end:step, 0::step] = 1
+    return x
+
+
+@programs(
+    Program(
+        every_step, torch.randn(7, 5), torch.tensor(5), torch.tensor(2),
+        at=[(torch.randn(7, 5), torch.tensor(7), torch.tensor(3)), (torch.randn(7, 5), torch.tensor(1), torch.tensor(1))],
+        captures=("trace",), opsets=(11, 20),
+    )
+)  # fmt: skip
+def test_steps(run):
+    run()
+
+
+def over_one_row(x: Tensor, state: Tensor) -> Tensor:
+    made = torch.zeros(2, x.size(0), 3)
+    if state.size(0) == 1:
+        made[:] = state + made[:]
+    return made
+
+
+@programs(
+    Program(
+        over_one_row, torch.rand(1, 5), torch.rand(0, 0, 0), at=[(torch.rand(1, 5), torch.rand(1, 1, 3))],
+        dynamic=[None, {0, 1, 2}], captures=("script",), opsets=(11, 20),
+    )
+)  # fmt: skip
+def test_an_axis_that_can_only_be_one_row_is_written_over_one_row(run):
+    run()

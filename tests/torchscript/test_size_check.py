@@ -123,6 +123,34 @@ def test_what_torch_export_refuses_is_checked_too(model: Callable[..., Any]) -> 
         onnxexp.export(model, (X,), dynamic_shapes=AXES)
 
 
+def by_order(x: Tensor, y: Tensor) -> Tensor:
+    return x.sum() + y.sum() * 2 if x.shape[0] > y.shape[0] else x.sum() * 2 + y.sum()
+
+
+def longer_first(x: Tensor, y: Tensor) -> Tensor:
+    longest, _ = sorted([x.shape[0], y.shape[0]], reverse=True)
+    return torch.arange(longest) + x.sum() + y.sum()
+
+
+def padded_to_mask(x: Tensor, past: Tensor, mask: Tensor) -> Tensor:
+    keys = torch.cat([past, x])
+    return (keys * 2 if x.shape[0] > past.shape[0] else keys) * mask
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("lengths", [(3, 6), (6, 3), (6, 6), (2, 3), (3, 2)])
+@pytest.mark.parametrize("model", [by_order, longer_first, padded_to_mask])
+def test_sizes_in_the_opposite_order_are_compared(model: Callable[..., Any], lengths: tuple[int, int]) -> None:
+    inputs = tuple(map(torch.ones, (*lengths, sum(lengths))[: model.__code__.co_argcount]))
+    shapes = tuple({0: name} for name, _ in zip("nmk", inputs, strict=False))
+    if lengths[0] == lengths[1]:  # the sizes become one
+        with pytest.warns(UserWarning, match="right only where"):
+            onnxexp.export(model, inputs, capture="trace", dynamic_shapes=shapes)
+        return
+    with pytest.raises(CaptureError, match="a second trace, of x: "):
+        onnxexp.export(model, inputs, capture="trace", dynamic_shapes=shapes)
+
+
 def repeated(x: Tensor, number: int) -> Tensor:
     for _ in range(number):
         x = x + 1
@@ -324,7 +352,8 @@ def test_a_second_trace_has_no_more_elements(shape: tuple[int, ...]) -> None:
 
     axes = {axis: f"axis{axis}" for axis in range(len(shape))}
     onnxexp.export(model, (torch.randn(shape),), capture="trace", dynamic_shapes=(axes,))
-    one, other = seen
+    one, other, *opposite = seen  # the third for models that read sizes as numbers, with more than one size
+    assert len(opposite) == (len(shape) > 1)
     assert torch.Size(other).numel() <= torch.Size(one).numel() and len({*one, *other}) == len({*one}) + len(other)
     for before, after in zip(one, other, strict=True):
         assert after > 1 and before // 2 != after // 2 and -before // 2 != -after // 2

@@ -51,6 +51,34 @@ def test_functions_of_sizes_are_recorded(run) -> None:
     run()
 
 
+def longest(x: Tensor, y: Tensor) -> Tensor:
+    return x.new_zeros(max(x.shape[0], y.shape[0]), 2) + x.sum() + y.sum()
+
+
+def shortest(x: Tensor, y: Tensor) -> Tensor:
+    count = min(size for size in (x.shape[0], 7, y.shape[0]))
+    return x[:count] * y[:count]
+
+
+def square(x: Tensor, y: Tensor) -> Tensor:
+    size = max(x.shape)
+    return F.pad(x, (0, size - x.shape[1], 0, size - x.shape[0])) / max(1, len(y)) + max(3, 2, key=lambda number: -number)
+
+
+FIVE, THREE = torch.arange(10.0).reshape(5, 2), torch.arange(6.0).reshape(3, 2)
+
+
+@programs(
+    *(
+        Program(fn, FIVE, other, at=[(THREE, FIVE), (THREE, THREE), (FIVE, THREE), (MORE[:, :2], FIVE)], dynamic=[{0}, {0}],
+                captures=("trace",), opsets=(11 if fn is square else 9, 13, 20), name=f"{fn.__name__} {len(other)}")
+        for fn in (longest, shortest, square) for other in (THREE, FIVE)
+    ),
+)  # fmt: skip
+def test_the_larger_of_two_sizes_is_recorded(run) -> None:
+    run()
+
+
 def test_functions_of_values_are_not() -> None:
     with pytest.raises(CaptureError, match="the trace fixes what depends on the contents of a tensor"):
         exported(lambda x: x + math.sqrt(x.sum()), (X,), capture="trace", dynamic_shapes=({0: "n"},))

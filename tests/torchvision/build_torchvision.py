@@ -14,12 +14,13 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
 import torch
 from torch.utils import cpp_extension
+
+from tests.debian_source import unpacked_source
 
 _NEWEST = 21
 """The last minor version of torchvision whose sources build with this torch."""
@@ -29,7 +30,7 @@ def main(folder: Path) -> None:
     if (folder / "torchvision" / "_C.so").exists():
         return
     with tempfile.TemporaryDirectory() as work:
-        source = _downloaded(Path(work))
+        source = unpacked_source("pytorch-vision", lambda major, minor: major == 0 and minor <= _NEWEST, Path(work))
         ops = _objects(source / "torchvision" / "csrc", Path(work))
         _link(ops, source / "torchvision" / "_C.so")
         shutil.rmtree(source / "torchvision" / "csrc")
@@ -42,44 +43,6 @@ def main(folder: Path) -> None:
         [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target", folder, "pillow"],
         check=True,
     )
-
-
-def _downloaded(work: Path) -> Path:
-    """The unpacked source package."""
-    if shutil.which("apt-get") is None:
-        sys.exit("torchvision is built from Debian's source package, and there is no apt-get: this needs Debian or Ubuntu")
-    lists = _source_lists(work)
-    # a folder of its own for apt's lists, so that the machine's configuration stays as it is
-    for name in ("lists/partial", "cache/archives/partial"):
-        (work / name).mkdir(parents=True)
-    apt = [f"-oDir::Etc::SourceList={lists}", "-oDir::Etc::SourceParts=-", f"-oDir::State::Lists={work / 'lists'}"]
-    apt += [f"-oDir::Cache={work / 'cache'}", "-oAPT::Sandbox::User=root"]
-    subprocess.run(["apt-get", *apt, "-qq", "update"], check=True)
-    shown = subprocess.run(["apt-cache", *apt, "madison", "pytorch-vision"], check=True, capture_output=True, text=True).stdout
-    versions = sorted(set(re.findall(r"\b0\.(\d+)\.\d+\S*", shown)), key=int, reverse=True)
-    for minor in [each for each in versions if int(each) <= _NEWEST]:
-        full = re.search(rf"\b0\.{minor}\.\d+\S*", shown)
-        assert full is not None
-        # the archive of Debian's own changes is not needed, and may be gone from the mirror
-        subprocess.run(["apt-get", *apt, "-qq", "source", "--download-only", f"pytorch-vision={full[0]}"], cwd=work, check=False)
-        for archive in work.glob(f"pytorch-vision_0.{minor}.*.orig.tar.*"):
-            target = work / "source"
-            with tarfile.open(archive) as packed:
-                packed.extractall(target, filter="data")
-            return next(target.iterdir())
-    sys.exit(f"Debian has no source package pytorch-vision up to 0.{_NEWEST} that can be downloaded:\n{shown}")
-
-
-def _source_lists(work: Path) -> Path:
-    """A list of source packages: this machine's mirror, for Debian's stable releases."""
-    configured = [*Path("/etc/apt/sources.list.d").glob("*"), Path("/etc/apt/sources.list")]
-    text = "\n".join(each.read_text(errors="replace") for each in configured if each.is_file())
-    mirror = re.search(r"https?://\S+/debian/?(?=\s)", text)
-    if mirror is None:
-        sys.exit("there is no mirror of Debian in /etc/apt to take the source package from")
-    path = work / "sources.list"
-    path.write_text("".join(f"deb-src {mirror[0]} {suite} main\n" for suite in ("trixie", "bookworm")))
-    return path
 
 
 def _objects(csrc: Path, work: Path) -> list[Path]:

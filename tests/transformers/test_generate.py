@@ -93,7 +93,7 @@ def test_a_model_that_onnx_runtime_does_not_take(tmp_path: Path) -> None:
     with pytest.raises(OnnxExporterError, match=r"does not take model\.onnx: .*; cure: export it in float32 or float16"):
         TextGenerator(program)
     (tmp_path / "model.onnx").write_text("no model")
-    with pytest.raises(OnnxExporterError, match="export it again"):
+    with pytest.raises(OnnxExporterError, match="export or download the file again"):
         TextGenerator(tmp_path)
 
 

@@ -25,7 +25,10 @@ from onnxexp.request.axis_spec import Axis
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.tensor_list import TensorList
 
-__all__ = ["adapted_inputs", "derivation", "describe_enlargement", "enlarge", "grow", "other_examples"]
+__all__ = [
+    "adapted_inputs", "axis_groups", "bounds", "derivation", "describe_enlargement", "enlarge", "enlargement_note", "grow",
+    "other_examples", "with_sizes",
+]  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -38,7 +41,7 @@ def adapted_inputs(
     attributes. A dynamic float or bool becomes a 0-d tensor, and `forward` receives its ``.item()``: torch accepts dynamic
     numbers of type int only. The tensor is float64 if an input tensor is, else float32. Entries of ``**kwargs`` become named
     parameters, since torch cannot match dynamic shapes to ``**kwargs``. `forward` is replaced on the instance and restored at
-    the end; no other thread may use the model meanwhile.
+    the end: see `private_model` for other threads that use it.
     """
     items = [index for index in spec.scalars if type(spec.leaves[index].value) is not int]
     args, kwargs = pytree.tree_map_only(torch.Tensor, _alias, enlarge(args, kwargs, spec))
@@ -81,14 +84,25 @@ def enlarge(args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -
     return pytree.tree_unflatten(new, structure)  # type: ignore[no-any-return]
 
 
-def describe_enlargement(spec: DynamicSpec) -> list[str]:
-    """Describe the changes of `enlarge`, such as ``axis 0 of x from 1 to 2``."""
-    flat = [leaf.value for leaf in spec.leaves]
+def describe_enlargement(spec: DynamicSpec, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
+    """Describe other sizes than the user's, such as ``axis 0 of x from 1 to 2``."""
+    leaves = pytree.tree_leaves((tuple(args), dict(kwargs)))
     return [
-        f"axis {axis} of {leaf.name} from {leaf.value.shape[axis]} to {size}"
-        for leaf, sizes in zip(spec.leaves, _sizes(flat, spec), strict=True)
-        for axis, size in sizes.items()
+        f"axis {axis} of {leaf.name} from {leaf.value.shape[axis]} to {new.shape[axis]}"
+        for leaf, new, axes in zip(spec.leaves, leaves, spec.axes, strict=True)
+        for axis in axes
+        if new.shape[axis] != leaf.value.shape[axis]
     ]
+
+
+def enlargement_note(changes: Sequence[str]) -> str:
+    """Return a note on the enlarged axes, which may explain a failure."""
+    if not changes:
+        return ""
+    return (
+        f"\nDynamic axes are captured at size 2 or more, so the example was changed: {'; '.join(changes)}. "
+        "If that contradicts other inputs, pass example inputs in which every dynamic axis is 2 or more."
+    )
 
 
 def derivation(dim: Any) -> tuple[str, Callable[[int], int]] | None:
@@ -104,12 +118,12 @@ def other_examples(
 ) -> Iterator[tuple[str, tuple[Any, ...], dict[str, Any]]]:
     """Yield the example at other sizes, with the sizes as text."""
     flat, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
-    axes = [(place, *member) for place, members in enumerate(_groups(spec).values()) for member in members]
+    axes = [(place, *member) for place, members in enumerate(axis_groups(spec).values()) for member in members]
     for rule in (lambda place, size: 1, lambda place, size: 2 * place + 3, lambda place, size: 2 * size):
         changed, texts = list(flat), []
         for place, index, axis, request in axes:
             tensor, (_, function) = changed[index], derivation(request.dim) or ("", int)
-            low, high = _bounds(request.dim)
+            low, high = bounds(request.dim)
             present = (tensor.shape[axis] - function(0)) // (function(1) - function(0))
             size = max(rule(place, present), low)
             size += 2 if size == present and size > 1 else 0  # a size that the export did not see
@@ -126,14 +140,14 @@ def other_examples(
 
 def _sizes(flat: Sequence[Any], spec: DynamicSpec) -> list[dict[int, int]]:
     """Return for each leaf the changed sizes, by axis."""
-    groups = _groups(spec)
+    groups = axis_groups(spec)
     sizes: list[dict[int, int]] = [{} for _ in flat]
     loose: dict[tuple[int, int], int] = {}
     for key, members in groups.items():
         present = [flat[index].shape[axis] for index, axis, _ in members]
         if key[0] == "dim":
             functions = [derived[1] for _, _, request in members if (derived := derivation(request.dim))]
-            root = _root(functions, present, [_bounds(request.dim) for _, _, request in members])
+            root = _root(functions, present, [bounds(request.dim) for _, _, request in members])
             for (index, axis, _), size, function in zip(members, present, functions, strict=True):
                 if root is not None and function(root) != size:
                     sizes[index][axis] = function(root)
@@ -148,7 +162,7 @@ def _sizes(flat: Sequence[Any], spec: DynamicSpec) -> list[dict[int, int]]:
     return sizes
 
 
-def _groups(spec: DynamicSpec) -> dict[tuple[Any, ...], list[tuple[int, int, Axis]]]:
+def axis_groups(spec: DynamicSpec) -> dict[tuple[Any, ...], list[tuple[int, int, Axis]]]:
     """Group the axes that must be dynamic by their Dim, by their name, or each alone."""
     groups: dict[tuple[Any, ...], list[tuple[int, int, Axis]]] = {}
     for index, axes in enumerate(spec.axes):
@@ -191,7 +205,7 @@ def _root(
     return root if all(high is None or root <= high for _, high in bounds) else None
 
 
-def _bounds(dim: Any) -> tuple[int, int | None]:
+def bounds(dim: Any) -> tuple[int, int | None]:
     """Return the bounds of a Dim, of a derived Dim's root, or of Dim.DYNAMIC."""
     bounds = vars(vars(dim).get("root", dim))
     high = bounds.get("max")
@@ -213,6 +227,17 @@ def grow(tensor: Any, axis: int, size: int) -> Any:
         else:
             result = tensor.index_select(axis, torch.arange(size, device=tensor.device) % tensor.shape[axis])
     return result.requires_grad_(tensor.requires_grad)
+
+
+def with_sizes(
+    args: Sequence[Any], kwargs: Mapping[str, Any], sizes: Mapping[tuple[int, int], int]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the example with these sizes, by leaf and axis."""
+    flat, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
+    for (index, axis), size in sizes.items():
+        if flat[index].shape[axis] != size:
+            flat[index] = grow(flat[index], axis, size)
+    return pytree.tree_unflatten(flat, structure)  # type: ignore[no-any-return]
 
 
 def _alias(tensor: torch.Tensor) -> torch.Tensor:

@@ -14,12 +14,14 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from onnxexp.capture.model_weights import with_weights
+from onnxexp.capture.private_model import private_model
 from onnxexp.capture.torch_state import model_mode
 from onnxexp.request.example_call import ExampleCall
 from onnxexp.request.export_context import ExportContext
+from onnxexp.request.training_mode import TrainingMode
 from onnxexp.torch_compat import ScriptModule
 
-__all__ = ["RestoredParameters", "call_unharmed", "restored_state", "run_original"]
+__all__ = ["call_unharmed", "restored_state", "run_original", "unharmed"]
 
 
 _ATOMS = frozenset([torch.nn.Parameter, bool, int, float, str, type(None)])
@@ -95,7 +97,7 @@ def _layout(tensor: torch.Tensor) -> Any:
     return (tensor.shape, tensor.stride(), tensor.storage_offset()) if tensor.layout is torch.strided else ()
 
 
-class RestoredParameters(TorchDispatchMode):
+class _RestoredParameters(TorchDispatchMode):
     """Undo the writes of a run into the model's parameters; the others are not copied.
 
     Not for a trace: under a dispatch mode, torch's tracer records the result of a convolution as a constant.
@@ -143,14 +145,27 @@ def _scripted_attributes(module: Any) -> Iterator[tuple[Any, str, Any]]:
         yield from ((module._c, name, value) for name, value in held if not isinstance(value, torch.ScriptObject))
 
 
-def call_unharmed(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Call a module, then undo the changes that its forward made to it."""
-    with restored_state(module), RestoredParameters(module):  # results may share memory with the state
-        return pytree.tree_map_only(torch.Tensor, torch.clone, module(*args, **kwargs))
+@contextlib.contextmanager
+def unharmed(model: torch.nn.Module, mode: TrainingMode = TrainingMode.PRESERVE) -> Iterator[torch.nn.Module]:
+    """Yield a model to run in place of another, which stays as it is.
+
+    It is a copy, or the model itself where that cannot be copied; the changes of the run are undone then.
+    """
+    private = private_model(model, tensors=True)
+    with model_mode(private.modules(), mode), restored_state(private), _RestoredParameters(private):
+        yield private
+
+
+def call_unharmed(
+    module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], mode: TrainingMode = TrainingMode.PRESERVE
+) -> Any:
+    """Call a module, and leave it as it was."""
+    with unharmed(module, mode) as private:  # results may share memory with the state
+        return pytree.tree_map_only(torch.Tensor, torch.clone, private(*args, **kwargs))
 
 
 def run_original(call: ExampleCall, context: ExportContext, /, *args: Any, **kwargs: Any) -> Any:
     """Run the original model in the mode of the export, to compare a program with it."""
-    modules = () if isinstance(call.model, ExportedProgram) else call.module.modules()
-    with model_mode(modules, context.options.training), with_weights(call.weights):
-        return pytree.tree_map_only(torch.Tensor, context.dense, call_unharmed(call.module, args, kwargs))
+    mode = TrainingMode.PRESERVE if isinstance(call.model, ExportedProgram) else context.options.training
+    with with_weights(private_model(call.module), call.weights) as private:
+        return pytree.tree_map_only(torch.Tensor, context.dense, call_unharmed(private, args, kwargs, mode))

@@ -7,7 +7,7 @@ import os
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch.export import ExportedProgram
@@ -28,13 +28,11 @@ _SHOWN = 8
 """How many problems of one kind an error lists."""
 
 
-def find_weights(
-    model: torch.nn.Module | ExportedProgram, given: Weights | None
-) -> list[tuple[torch.nn.Module, str, torch.Tensor]]:
+def find_weights(model: torch.nn.Module | ExportedProgram, given: Weights | None) -> list[tuple[str, str, torch.Tensor]]:
     """Find the tensor for each parameter and buffer of the model's state dict.
 
-    Returns modules, the names of their parameters and buffers, and the tensors. A tied parameter needs a tensor for one of its
-    names.
+    Returns the paths of modules, the names of their parameters and buffers, and the tensors. A tied parameter needs a tensor for
+    one of its names.
 
     Raises OptionError for a checkpoint that cannot be read, and for names, dtypes and shapes that do not fit; lists all.
     """
@@ -48,7 +46,7 @@ def find_weights(
     for name, tensor in tensors.items():
         if not isinstance(tensor, torch.Tensor):
             raise OptionError(f"weights has a {type(tensor).__name__} for {name!r}; cure: give a tensor")
-    own = [(module, *each) for module in model.modules() for each in _named_tensors(module)]
+    own = [(path, *each) for path, module in model.named_modules() for each in _named_tensors(module)]
     places = {id(tensor) for *_, tensor in own}
     state = {name: each for name, each in model.state_dict(keep_vars=True).items() if id(each) in places}  # not what hooks add
     problems = [*_problems(state, tensors), *_empty_buffers(model, state)]
@@ -56,7 +54,7 @@ def find_weights(
         source = "the given weights" if isinstance(given, Mapping) else str(given)
         raise OptionError("\n  ".join([f"{source} and the model {type(model).__name__} do not fit:", *problems]))
     found = {id(state[name]): _like(state[name], tensor) for name, tensor in tensors.items()}
-    return [(module, name, found[id(tensor)]) for module, name, tensor in own if id(tensor) in found]
+    return [(path, name, found[id(tensor)]) for path, name, tensor in own if id(tensor) in found]
 
 
 def _named_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
@@ -114,13 +112,14 @@ def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 @contextlib.contextmanager
-def with_weights(weights: Sequence[tuple[torch.nn.Module, str, torch.Tensor]]) -> Iterator[None]:
-    """Put tensors into their places in a model, and the model's own back at the end."""
+def with_weights(model: Any, weights: Sequence[tuple[str, str, torch.Tensor]]) -> Iterator[Any]:
+    """Yield a model with tensors in their places; put its own back at the end."""
     with contextlib.ExitStack() as restore:
-        for module, name, tensor in weights:
+        for path, name, tensor in weights:
+            module = model.get_submodule(path)
             restore.callback(setattr, module, name, getattr(module, name))  # nn.Module has no other access to both kinds
             setattr(module, name, tensor)
-        yield
+        yield model
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 from onnxexp.capture.model_tensors import call_unharmed
 from onnxexp.errors import VerificationError
 from onnxexp.neutral_graph import TensorType
+from onnxexp.program.printable_text import one_line
 from onnxexp.request.tensor_list import TensorList
 
 __all__ = ["Comparison", "Tolerances", "VerificationReport", "compare", "run_eager", "type_name"]
@@ -127,7 +128,7 @@ class VerificationReport:
             problems.append(
                 f"{where}the exported model disagrees with the original in {len(wrong)} of {len(case.outputs)} outputs:"
             )
-            problems += [f"  {output.name}: {output.problem}" for output in wrong]
+            problems += [f"  {one_line(output.name)}: {output.problem}" for output in wrong]
         error = VerificationError("\n".join(problems))
         error.report = self
         raise error
@@ -141,7 +142,9 @@ class VerificationReport:
             for output in case.outputs:
                 fine = f"{output.actual}, max abs error {output.max_abs:.3g}, max rel error {output.max_rel:.3g}"
                 fine += f", SNR {output.snr:.0f} dB" if math.isfinite(output.snr) else ""
-                lines.append(f"  {output.name}: {output.problem or fine}" + (f" ({output.note})" if output.note else ""))
+                lines.append(
+                    f"  {one_line(output.name)}: {output.problem or fine}" + (f" ({output.note})" if output.note else "")
+                )
         lines += [f"not compared: {text}" for text in self.skipped]
         return "\n".join(lines)
 

@@ -13,6 +13,7 @@ from onnxexp.checking.evidence import Evidence
 from onnxexp.checking.repro import write_repro
 from onnxexp.errors import OptionError, VerificationError
 from onnxexp.neutral_graph import Node
+from onnxexp.program.printable_text import one_line
 
 __all__ = ["MismatchReport", "NodeReport", "Origin"]
 
@@ -84,7 +85,7 @@ class NodeReport:
         lines += [f"  {text}" for text in (self.note, self.local.problem if self.local else "") if text]
         if self.merged:
             lines.append(f"  it covers {', '.join(f'%{name}' for name in self.merged)}, which have no value of their own")
-        return "\n".join(lines)
+        return "\n".join(map(one_line, lines))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,7 +194,7 @@ class MismatchReport:
         return groups
 
     def __str__(self) -> str:
-        return "\n".join(self._lines())
+        return "\n".join(map(one_line, self._lines()))
 
     def _lines(self) -> Iterator[str]:
         counts = {status: sum(each.status == status for each in self.nodes) for status in ("ok", "merged", "unchecked")}

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 import onnx_ir as ir
 
 from onnxexp.checking.model_text import node_text
+from onnxexp.program.printable_text import one_line
 from onnxexp.program.type_text import type_text
 
 __all__ = ["ModelDiff", "ModuleDiff", "diff_models"]
@@ -58,18 +59,22 @@ def diff_models(one: ir.Model, other: ir.Model) -> ModelDiff:
     for scope in dict.fromkeys([*before, *after]):
         lines = tuple(_lines(before.get(scope, []), after.get(scope, [])))
         if lines:
-            modules.append(ModuleDiff(scope, lines))
-    return ModelDiff(tuple(_header(one, other)), tuple(modules), tuple(_weights(one, other)))
+            modules.append(ModuleDiff(one_line(scope), lines))
+    return ModelDiff(tuple(map(one_line, _header(one, other))), tuple(modules), tuple(map(one_line, _weights(one, other))))
 
 
 def _by_module(model: ir.Model) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for node in model.graph:
-        found.setdefault(node.metadata_props.get("onnxexp.scope", ""), []).append("\n".join(node_text(node, 0)))
+        found.setdefault(node.metadata_props.get("onnxexp.scope", ""), []).append(_text(node))
     for function in model.functions.values():
         title = f"function {function.domain}.{function.name}"
-        found[title] = ["\n".join(node_text(node, 0)) for node in function]
+        found[title] = [_text(node) for node in function]
     return found
+
+
+def _text(node: ir.Node) -> str:
+    return "\n".join(map(one_line, node_text(node, 0)))
 
 
 def _lines(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:

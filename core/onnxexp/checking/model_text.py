@@ -34,7 +34,7 @@ def render(model: ir.Model) -> str:
     lines.append("}")
     for function in model.functions.values():
         lines += ["", *_function(function)]
-    return ascii_text("\n".join(lines))
+    return "\n".join(map(ascii_text, lines))
 
 
 def initializers_text(graph: ir.Graph) -> str:

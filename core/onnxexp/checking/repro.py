@@ -12,8 +12,9 @@ from torch.utils import _pytree as pytree
 
 from onnxexp.checking.evidence import Evidence
 from onnxexp.neutral_graph import Node, Value
+from onnxexp.program.printable_text import one_line
 from onnxexp.serialize import WriteOptions, save
-from onnxexp.serialize.atomic_file import write_file
+from onnxexp.serialize.atomic_file import explained, write_file
 from onnxexp.torch_ops.schemas import overload
 
 __all__ = ["write_repro"]
@@ -26,7 +27,8 @@ def write_repro(evidence: Evidence, text: str, folder: Path) -> Path:
 
     Returns the script's path.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    with explained(str(folder), 0):
+        folder.mkdir(parents=True, exist_ok=True)
     names = {value: f"v{index}" for index, value in enumerate(evidence.inputs)}
     calls = _calls(evidence, names)
     save(evidence.model, folder / "model.onnx", WriteOptions())
@@ -37,14 +39,20 @@ def write_repro(evidence: Evidence, text: str, folder: Path) -> Path:
     if calls is None:
         reference = ['expected = data["expected"]  # torch\'s results; the nodes have blocks, which a script cannot call']
     else:
-        loads = [f'{names[value]} = data["inputs"]["{names[value]}"]  # %{value.name}: {value.type}' for value in evidence.inputs]
+        loads = [f'{names[value]} = data["inputs"]["{names[value]}"]  # {_comment(value)}' for value in evidence.inputs]
         results = ", ".join(names[output] for output in evidence.outputs)
         calling = [*loads, *calls.splitlines(), f"expected = [{results}]"]
         reference = ["try:", *(f"    {line}" for line in calling), *_UNREGISTERED]
-    script = _SCRIPT.format(comment="\n".join(f"# {line}".rstrip() for line in text.splitlines()), reference="\n".join(reference))
+    script = _SCRIPT.format(
+        comment="\n".join(f"# {one_line(line)}".rstrip() for line in text.splitlines()), reference="\n".join(reference)
+    )
     path = folder / "repro.py"
     write_file(path, script)
     return path
+
+
+def _comment(value: Value) -> str:
+    return one_line(f"%{value.name}: {value.type}")
 
 
 def _calls(evidence: Evidence, names: dict[Value, str]) -> str | None:
@@ -60,9 +68,9 @@ def _calls(evidence: Evidence, names: dict[Value, str]) -> str | None:
             targets.append(names[output])
         arguments = ", ".join(_arguments(node, function, names))
         call = f"torch.ops.{function}({arguments})"
-        lines.append(
-            f"{', '.join(targets)}{',' if _many(function) and len(targets) == 1 else ''} = {call}  # {node.where}".rstrip(" #")
-        )
+        comma = "," if _many(function) and len(targets) == 1 else ""
+        where = one_line(str(node.where))
+        lines.append(f"{', '.join(targets)}{comma} = {call}  # {where}".rstrip(" #"))
     return "\n".join(lines)
 
 

@@ -22,9 +22,9 @@ def run(options: argparse.Namespace, output: Output) -> int:
     with Progress() as progress:
         progress.stage("loading the files")
         from onnxexp.checking.model_diff import diff_models
-        from onnxexp.cli.model_file import load_model
+        from onnxexp.serialize.model_reader import read_model
 
-        diff = diff_models(load_model(options.first), load_model(options.second))
+        diff = diff_models(read_model(options.first), read_model(options.second))
     for line in diff.header:
         output.line(line)
     for module in diff.modules:

@@ -23,11 +23,17 @@ class Claim:
 
 
 def claims(dispatcher: Dispatcher, op: str, opset: int) -> list[Claim]:
-    """List an operator's symbolics in calling order, those of other opsets last."""
-    candidates, found = dispatcher.candidates(op, opset), list[Claim]()
+    """List an operator's symbolics in calling order, those of other opsets last.
+
+    None is chosen where plugins conflict.
+    """
+    candidates, conflict, found = dispatcher.serving(op, opset), dispatcher.conflict(op), list[Claim]()
     for number, each in enumerate(candidates):
         reason = _reason(each, candidates[0]) if number else _merit(dispatcher, op, each)
-        found.append(Claim(each.source.plugin, each.symbolic, not number, reason))
+        if conflict:
+            best = dispatcher.rank(op, dispatcher.registered(op)[0].source)
+            reason = "conflict: choose one" if dispatcher.rank(op, each.source) == best else "comes after those in conflict"
+        found.append(Claim(each.source.plugin, each.symbolic, not (number or conflict), reason))
     serving = {id(each.symbolic) for each in candidates}
     for each in dispatcher.registered(op):
         if id(each.symbolic) not in serving:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnxexp.cli.text_or_json import Output, Progress
 from onnxexp.errors import OptionError
+from onnxexp.program.printable_text import one_line
 from onnxexp.suggest import nearest
 
 if TYPE_CHECKING:
@@ -31,9 +32,9 @@ def run(options: argparse.Namespace, output: Output) -> int:
     with Progress() as progress:
         progress.stage(f"loading {options.file}")
         from onnxexp.checking.origins import NodeOrigin, origin_of
-        from onnxexp.cli.model_file import load_model
+        from onnxexp.serialize.model_reader import read_model
 
-        model = load_model(options.file)
+        model = read_model(options.file)
     origins = {node: origin_of(node) for node in _nodes(model)}
     if origins and not any(origins.values()):
         raise OptionError(
@@ -86,7 +87,7 @@ def _describe(node: ir.Node, origin: NodeOrigin, output: Output) -> None:
     from onnxexp.program.type_text import type_text
 
     values = [f"%{value.name}: {type_text(value)}" for value in node.outputs if value.name]
-    output.line(f"{', '.join(values)} = {node.domain + '.' if node.domain else ''}{node.op_type}")
+    output.line(one_line(f"{', '.join(values)} = {node.domain + '.' if node.domain else ''}{node.op_type}"))
     module = f"{origin.scope} ({origin.module})" if origin.scope and origin.module else origin.scope or origin.module
     pairs = {
         "node": node.name or "",

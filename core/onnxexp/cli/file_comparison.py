@@ -22,7 +22,6 @@ from onnxexp.capture.model_weights import find_weights
 from onnxexp.checking.comparison import VerificationReport, compare, run_eager
 from onnxexp.checking.mismatch import find_mismatch
 from onnxexp.checking.mismatch_report import MismatchReport
-from onnxexp.cli.model_file import load_model
 from onnxexp.cli.model_target import Target
 from onnxexp.errors import OptionError, VerificationError
 from onnxexp.pipeline import export
@@ -37,6 +36,7 @@ from onnxexp.request.module_and_forward import as_module, forward_of
 from onnxexp.request.options import Options
 from onnxexp.request.pytree_leaves import Leaf, bind, flatten_inputs, flatten_outputs
 from onnxexp.request.tensor_list import TensorList, whole_lists
+from onnxexp.serialize.model_reader import read_model
 from onnxexp.version import DEFAULT_OPSET
 
 __all__ = ["Comparer"]
@@ -50,7 +50,7 @@ class Comparer:
     """
 
     def __init__(self, path: Path) -> None:
-        self._model = load_model(path)
+        self._model = read_model(path)
         self._plugins = loading.load(config.load())  # before the model, which may put its folder on the path
         self._inputs = {
             value.name or "": value for value in self._model.graph.inputs if value.name not in self._model.graph.initializers

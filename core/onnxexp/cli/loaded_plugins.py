@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from onnxexp.errors import PluginError
 from onnxexp.plugins.discovery import PluginStatus, states
-from onnxexp.plugins.loading import Plugin, load
+from onnxexp.plugins.loading import load_plugin
+from onnxexp.plugins.plugin import Plugin
 from onnxexp.request.config import Config
 
 __all__ = ["load_all"]
@@ -14,12 +13,11 @@ __all__ = ["load_all"]
 
 def load_all(config: Config) -> list[tuple[PluginStatus, Plugin | PluginError | None]]:
     """Load all installed plugins; the error where that fails, None if off or refused."""
-    return [(state, _loaded_or_error(state, config) if state.state == "on" else None) for state in states(config)]
+    return [(state, _loaded_or_error(state) if state.state == "on" else None) for state in states(config)]
 
 
-def _loaded_or_error(state: PluginStatus, config: Config) -> Plugin | PluginError:
-    alone = dataclasses.replace(config, plugins=(state.found.name,), prefer={})
+def _loaded_or_error(state: PluginStatus) -> Plugin | PluginError:
     try:
-        return load(alone).loaded[0]
+        return load_plugin(state.found)
     except PluginError as error:
         return error

@@ -21,6 +21,7 @@ from torch.export import ExportedProgram
 
 from onnxexp.errors import OnnxExporterError, OptionError
 from onnxexp.pipeline import export
+from onnxexp.request.config import working_directory
 from onnxexp.request.module_and_forward import forward_of
 from onnxexp.suggest import nearest
 from onnxexp.torch_compat import NO_TORCHSCRIPT, ScriptModule
@@ -147,9 +148,9 @@ def _locate(text: str) -> tuple[ModuleType, str]:
 
 def _add_working_directory(top: str) -> None:
     """Put the working directory on `sys.path` if it contains the user's module."""
-    here = os.getcwd()
-    spec = PathFinder.find_spec(top, [here])
-    if spec is None or here in sys.path:
+    here = working_directory()
+    spec = PathFinder.find_spec(top, [here]) if here else None
+    if here is None or spec is None or here in sys.path:
         return
     if (
         spec.origin is not None or importlib.util.find_spec(top) is None

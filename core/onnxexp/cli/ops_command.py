@@ -22,7 +22,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """List the operators that are lowered at the opset.
+    """List the operators that are lowered at the opset, without those in conflict.
 
     Return 1 if none matches the pattern.
     """
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
         config = load(options)
         dispatcher = load_plugins(config).dispatcher
     listed: list[dict[str, Any]] = []
-    for op in (op for op in sorted(dispatcher.operators) if _fits(op, options.pattern)):
+    for op in (op for op in sorted(dispatcher.operators) if _fits(op, options.pattern) and not dispatcher.conflict(op)):
         listed += [
             {
                 "op": op, "plugin": each.source.plugin, "since": each.symbolic.since, "until": each.symbolic.until,

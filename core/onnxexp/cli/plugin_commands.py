@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import importlib.util
 from collections.abc import Container, Sequence
-from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,7 +20,9 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from onnxexp.errors import OnnxExporterError, PluginLoadError
-from onnxexp.plugins.discovery import InstalledPlugin, PluginStatus, discover, states
+from onnxexp.plugins.discovery import PluginStatus, discover, effective, states
+from onnxexp.plugins.distribution_files import module_spec
+from onnxexp.plugins.installed_plugin import InstalledPlugin
 from onnxexp.plugins.isolated_import import import_object
 from onnxexp.request import config
 
@@ -39,7 +39,7 @@ def export_command(words: Sequence[str]) -> Any:
     """
     schemes = {each.name for each in discover(TARGETS)}
     named = [scheme for word in words for scheme, colon, _ in [word.partition(":")] if colon and scheme in schemes]
-    return _loaded(next(each for each in _installed(TARGETS) if each.found.name == named[0])) if named else None
+    return _loaded(next(each for each in effective(_installed(TARGETS)) if each.found.name == named[0])) if named else None
 
 
 def find(chosen: str, *, taken: Container[str], summaries: bool) -> tuple[Any, dict[str, str]]:
@@ -59,7 +59,7 @@ def find(chosen: str, *, taken: Container[str], summaries: bool) -> tuple[Any, d
     """
     names = {each.name for each in discover(GROUP) if each.name not in taken}
     try:
-        found = [each for each in _installed() if each.found.name in names] if names else []
+        found = [each for each in effective(_installed()) if each.found.name in names] if names else []
     except OnnxExporterError:
         if chosen in names:
             raise
@@ -126,13 +126,7 @@ def _loaded(command: PluginStatus) -> Any:
     which = f"the command {found.name!r} of {found.origin}"
     if command.state != "on":
         raise PluginLoadError(f"{which} is {command.state}: {command.reason}")
-    try:
-        module = import_object(found)
-    except (Exception, SystemExit) as error:  # a plugin's import may raise anything
-        raise PluginLoadError(
-            f"{which} (entry point {found.value}) does not load: {type(error).__name__}: {error}; reinstall or remove the "
-            "distribution"
-        ) from error
+    module = import_object(found, f"{which} (entry point {found.value})", "reinstall or remove the distribution")
     contents = vars(module) if isinstance(module, ModuleType) else {}
     wrong = [name for name in ("arguments", "run") if not callable(contents.get(name))]
     summary = contents.get("SUMMARY")
@@ -149,7 +143,8 @@ def _loaded(command: PluginStatus) -> Any:
 def _summary(found: InstalledPlugin) -> str:
     """Read a command's summary without importing its package, which may import torch."""
     try:
-        file = _source(found.point.module)
+        spec = module_spec(found.point.module)
+        file = Path(spec.origin) if spec is not None and spec.origin is not None else None
         for node in ast.parse(file.read_bytes()).body if file is not None else ():
             if (
                 isinstance(node, ast.Assign)
@@ -160,13 +155,3 @@ def _summary(found: InstalledPlugin) -> str:
     except (ImportError, OSError, SyntaxError, ValueError):  # the call of the command shows the error
         pass
     return f"a command of {found.distribution}"
-
-
-def _source(module: str) -> Path | None:
-    """Find a module's file; its packages are not imported."""
-    name, *parts = module.split(".")
-    spec = importlib.util.find_spec(name)
-    for part in parts:
-        name = f"{name}.{part}"
-        spec = PathFinder.find_spec(name, spec.submodule_search_locations) if spec is not None else None
-    return Path(spec.origin) if spec is not None and spec.origin is not None else None

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from typing import TYPE_CHECKING, Any
 
 from onnxexp.cli.common_arguments import add_common, add_selection
@@ -18,7 +19,7 @@ from onnxexp.suggest import nearest
 
 if TYPE_CHECKING:
     from onnxexp.errors import PluginError
-    from onnxexp.plugins.loading import Plugin
+    from onnxexp.plugins.plugin import Plugin
 
 __all__ = ["arguments", "run"]
 
@@ -55,9 +56,10 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 def _lock(found: list[PluginStatus], output: Output) -> int:
     """Print `allow`'s entries as TOML; return 1 if a distribution has no RECORD."""
-    hashes = {state.found.distribution: record_hash(state.found) for state in found if state.state == "on"}
+    on = {state.found.distribution: state.found for state in found if state.state == "on"}
+    hashes = {name: record_hash(plugin) for name, plugin in on.items()}
     entries = [f"{name}@{digest}" if digest else name for name, digest in hashes.items()]
-    output.line("allow = [\n" + "".join(f'    "{entry}",\n' for entry in entries) + "]")
+    output.line("allow = [\n" + "".join(f"    {json.dumps(entry, ensure_ascii=False)},\n" for entry in entries) + "]")
     output.document({"allow": entries})
     return int(not all(hashes.values()))
 
@@ -127,8 +129,10 @@ def _why(options: argparse.Namespace, output: Output) -> int:
         raise OptionError(f"{options.op!r} has no namespace; write it as aten::{options.op}")
     found = claims(plugins.dispatcher, options.op, config.opset)
     hooks = [each.plugin.name for each in plugins.implementations("lower_node")]
-    chosen = any(claim.chosen for claim in found)
-    if not found:
+    chosen, conflict = any(claim.chosen for claim in found), plugins.dispatcher.conflict(options.op)
+    if conflict:
+        output.line(f"no model with {options.op} can be exported: {conflict}")
+    elif not found:
         output.line(f"no plugin has a symbolic for {options.op}{nearest(options.op, sorted(plugins.dispatcher.operators))}")
     elif not chosen:
         output.line(f"no plugin lowers {options.op} at opset {config.opset}")
@@ -140,9 +144,9 @@ def _why(options: argparse.Namespace, output: Output) -> int:
     output.table(["", "plugin", "entry", "serves", "why", "what"], rows)
     if hooks:
         output.line(f"the hook lower_node runs before the tables: {', '.join(hooks)}")
-    if not chosen:
+    if not chosen and not conflict:
         output.line("without a plugin that lowers it, torch's own decomposition is used")
-    output.document({"op": options.op, "opset": config.opset, "hooks": hooks, "claims": described})
+    output.document({"op": options.op, "opset": config.opset, "hooks": hooks, "conflict": conflict, "claims": described})
     return 0 if chosen else 1
 
 

@@ -27,22 +27,18 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, ZipFile, is_zipfile
+from zipfile import ZIP_STORED, ZipFile
 
-from torch._export.verifier import SpecViolationError
 from torch.export import ExportedProgram, load
 from torch.export.pt2_archive import constants
 from torch.export.pt2_archive._package import PT2ArchiveReader, load_pt2
 
 from onnxexp.errors import OptionError
+from onnxexp.request.untrusted_files import open_regular
 
 __all__ = ["load_archive"]
 
 _MODEL = "model"
-_UNREADABLE = (
-    RuntimeError, ValueError, LookupError, TypeError, AttributeError, AssertionError, BadZipFile, SpecViolationError,
-)  # fmt: skip
-"""The exceptions that torch raises for an invalid file."""
 _WEIGHTS_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 _FORCED_PICKLE = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
 
@@ -57,7 +53,7 @@ _PATH = re.compile(r"[A-Za-z0-9_.@+ /:#-]*")
 _FREE_KEYS = {"as_string", "as_strings", "metadata", "torch_version", "guards_code"}
 """Texts that are only shown, or that torch quotes. Guards are code, but an export drops them."""
 _FACTORIES = {"list", "dict", "set", "tuple", "int", "float", "str"}
-_SYMBOL = re.compile(r"[A-Za-z_]\w*|[+-]?\d+(\.\d*)?(e[+-]?\d+)?")
+_SYMBOL = re.compile(r"[A-Za-z_]\w*|[+-]?\d+(\.\d*)?(e[+-]?\d{1,3})?")
 """Quoted texts in `sympy.srepr`, which sympify may evaluate: a symbol's name, or the digits of a float."""
 _SYMPY = {
     "Symbol", "Integer", "Float", "Rational", "Add", "Mul", "Pow", "Mod", "Max", "Min", "Abs", "floor", "ceiling", "Eq",
@@ -67,6 +63,12 @@ _SYMPY = {
     "FloatTrueDiv", "IntTrueDiv", "IsNonOverlappingAndDenseIndicator", "TruncToFloat", "TruncToInt", "RoundToInt",
     "RoundDecimal", "ToFloat", "Identity",
 }  # fmt: skip
+_POWERS = {"Pow", "PowByNatural", "FloatPow", "LShift", "RShift"}
+_EXPONENT = re.compile(r"(?:Integer|Float|Rational)?\(?'?-?(\d{1,9})(?:\.\d+)?'?(?:, [\w=]+)*\)?")
+_HIGHEST_POWER = 64
+_LONGEST_KEYWORD = len("False")
+_LONGEST_SIZE = 10_000
+_SHOWN = 300
 _ARITHMETIC = (
     ast.Expression, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Name, ast.Load, ast.operator, ast.unaryop, ast.boolop,
     ast.cmpop, ast.keyword,
@@ -87,8 +89,7 @@ def load_archive(path: Path, *, trusted: bool = False) -> ExportedProgram:
     Raises:
         OptionError: The file does not exist, contains no program, or (unless `trusted`) might run code.
     """
-    if not path.is_file():
-        raise OptionError(f"there is no file {path}")
+    open_regular(path).close()
     try:
         if trusted:
             return load(path)
@@ -100,12 +101,13 @@ def load_archive(path: Path, *, trusted: bool = False) -> ExportedProgram:
     except pickle.UnpicklingError as error:
         reason = str(error).strip().partition("\n")[0]
         raise _refused(path, f"it contains a pickle of more than tensors ({reason})") from error
-    except _UNREADABLE as error:
+    except Exception as error:  # torch's errors for an invalid file have no common class
         if not trusted and _of_an_older_torch(path):
             raise _refused(path, "it has the format of an older torch, which consists of pickles") from error
         reason = str(error).strip().partition("\n")[0]
         raise OptionError(
-            f"{path} contains no program that this version of torch can load: {type(error).__name__}: {reason}"
+            f"{path} contains no program that this version of torch can load: {type(error).__name__}: {reason[:_SHOWN]}; "
+            "cure: save the program again, with torch.export.save"
         ) from error
     vars(program)["_guards_code"] = []  # torch would compile them when it creates a module of the program
     return program
@@ -113,10 +115,11 @@ def load_archive(path: Path, *, trusted: bool = False) -> ExportedProgram:
 
 def _of_an_older_torch(path: Path) -> bool:
     """Whether a file has the format of torch up to 2.7: a zip archive of pickles."""
-    if not is_zipfile(path):
+    try:
+        with ZipFile(path) as archive:
+            return "serialized_exported_program.json" in archive.namelist()
+    except Exception:  # noqa: BLE001 - it is no zip archive, or a damaged one, for which zipfile raises many kinds
         return False
-    with ZipFile(path) as archive:
-        return "serialized_exported_program.json" in archive.namelist()
 
 
 def _refused(path: Path, reason: str) -> OptionError:
@@ -142,6 +145,7 @@ def _weights_only() -> Iterator[None]:
 
 def _check(path: str) -> None:
     """Check a file; raise _Suspicious for anything not known to be harmless."""
+    _check_sizes(path)
     with PT2ArchiveReader(path) as reader:
         names = reader.get_file_names()
         compiled = [name for name in names if name.startswith(constants.AOTINDUCTOR_DIR)]
@@ -152,6 +156,21 @@ def _check(path: str) -> None:
                 _check_values(json.loads(reader.read_bytes(name)), "")
             elif name.startswith(constants.CONSTANTS_DIR) and name.endswith(".json"):
                 _check_constants(json.loads(reader.read_bytes(name)))
+
+
+def _check_sizes(path: str) -> None:
+    """Check that the records of an archive are together no larger than the file.
+
+    torch stores them without compression, and a compressed one may be a thousand times as large as the file.
+    """
+    with ZipFile(path) as archive:
+        records = archive.infolist()
+    if any(record.compress_type != ZIP_STORED for record in records):
+        raise _Suspicious("it is compressed, which torch's own files are not")
+    if sum(record.file_size for record in records) > os.path.getsize(path):
+        raise _Suspicious("its records overlap")
+    if len({record.filename for record in records}) < len(records):
+        raise _Suspicious("it has two records of one name")
 
 
 def _check_constants(config: Any) -> None:
@@ -194,8 +213,11 @@ def _check_name(text: str, allowed: re.Pattern[str] = _NAME) -> None:
 
 def _check_size(text: str) -> None:
     """Check that a text is an expression of symbols and numbers in sympy's notation."""
+    if len(text) > _LONGEST_SIZE:
+        raise _Suspicious(f"{text[:100]!r}... is too long for a size")
     try:
         tree = ast.parse(text, mode="eval")
+        _check_powers(tree, 1)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise _Suspicious(f"{text[:100]!r} is not a valid size") from None
     for node in ast.walk(tree):
@@ -205,6 +227,25 @@ def _check_size(text: str) -> None:
         )
         if not (called or constant or isinstance(node, _ARITHMETIC)):
             raise _Suspicious(f"{text[:100]!r} is not a valid size")
+
+
+def _check_powers(node: ast.AST, power: int) -> None:
+    """Check that exponents and precisions are small: sympy computes 9 ** 9 ** 9."""
+    exponent = None
+    precise = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Float" and len(node.args) > 1
+    if precise or (isinstance(node, ast.keyword) and len(ast.unparse(node.value)) > _LONGEST_KEYWORD):
+        raise _Suspicious(f"{ast.unparse(node)[:100]!r} may take too long to compute")
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Pow, ast.LShift, ast.RShift)):
+        exponent = node.right
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _POWERS and len(node.args) == 2:
+        exponent = node.args[1]
+    if exponent is not None:
+        number = _EXPONENT.fullmatch(ast.unparse(exponent))
+        power *= max(int(number[1]), 1) if number else _HIGHEST_POWER + 1
+        if power > _HIGHEST_POWER:
+            raise _Suspicious(f"{ast.unparse(node)[:100]!r} may be too large for a size")
+    for child in ast.iter_child_nodes(node):
+        _check_powers(child, power)
 
 
 def _check_tree(spec: Any, *, arguments: bool) -> None:

@@ -12,7 +12,7 @@ __all__ = ["complain", "discard", "open_closed_streams"]
 def open_closed_streams() -> None:
     """Connect each closed standard stream to the null device.
 
-    The next file that the process opens would else get the free descriptor, and what a library prints would land in that file.
+    Otherwise the next file that is opened gets the free descriptor, and what a library prints lands in that file.
     """
     while True:
         descriptor = os.open(os.devnull, os.O_RDWR)  # the lowest free one
@@ -25,9 +25,9 @@ def open_closed_streams() -> None:
 
 
 def discard(stream: TextIO) -> None:
-    """Let a stream that failed write to the null device.
+    """Connect a stream that failed to the null device.
 
-    Else it fails again at its next flush, the last of which is Python's own.
+    Otherwise it fails again at its next flush, the last of which is Python's own.
     """
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
@@ -35,9 +35,9 @@ def discard(stream: TextIO) -> None:
 
 
 def complain(text: str) -> None:
-    """Print a message to standard error, if that can be written.
+    """Print a message to standard error.
 
-    Else the exit status alone has to do.
+    If that cannot be written, the exit status alone has to do.
     """
     try:
         print(text, file=sys.stderr, flush=True)

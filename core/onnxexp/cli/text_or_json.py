@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from onnxexp.cli.standard_streams import discard
 from onnxexp.errors import OnnxExporterError
+from onnxexp.program.printable_text import one_line, printable
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -29,7 +30,8 @@ _STYLES = {
 
 
 def readable(text: str, stream: TextIO) -> str:
-    """Replace or escape characters that the stream's encoding lacks."""
+    """Replace what the stream's encoding lacks; escape what controls a terminal."""
+    text = printable(text)
     encoding = stream.encoding or "ascii"
     try:
         text.encode(encoding)
@@ -87,12 +89,12 @@ class Output:
         """Print lines with a name and a value."""
         width = max(map(len, values), default=0)
         for name, value in values.items():
-            self.line(f"{name:<{width}}  {value}")
+            self.line(f"{name:<{width}}  {one_line(value)}")
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Print a table without its empty columns."""
         used = [index for index in range(len(columns)) if any(row[index] for row in rows)]
-        heads, cells = [columns[index] for index in used], [[row[index] for index in used] for row in rows]
+        heads, cells = [columns[index] for index in used], [[one_line(row[index]) for index in used] for row in rows]
         if self.as_json or not rows:
             return
         if styled(self._stream):

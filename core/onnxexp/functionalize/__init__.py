@@ -10,8 +10,8 @@ Afterwards no node writes to its arguments, and every node reads the values that
   another part of that tensor is read. Other views of it are made again when they are read.
 * A branch returns the outer tensors that it writes to; a loop carries them.
 
-A tensor that may share memory with a written one (``reshape`` of a tensor that may not be contiguous, ``as_strided``, a
-result that is one of two tensors) is an error where it would make a difference.
+A tensor that may share memory with a written one (``reshape`` of a tensor that may not be contiguous, ``as_strided`` with
+elements that overlap, a result that is one of two tensors) is an error where it would make a difference.
 """
 
 from __future__ import annotations

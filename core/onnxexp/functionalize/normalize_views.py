@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -270,6 +270,26 @@ def _view_dtype(call: ViewCall) -> Place:
     return _shape(call) if call.node.op == "aten::view" else _view(call)
 
 
+def _as_strided(call: ViewCall) -> Place:
+    """Handle a view by strides of a whole contiguous tensor; see `strided_views`."""
+    sizes, strides, _ = call.args[1:]
+    return _view(call) if call.ref.parent is None and _are_apart(sizes, strides) else Sharing.UNKNOWN
+
+
+def _are_apart(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
+    """Whether all elements of a view by strides are certainly apart in memory."""
+    if not all(isinstance(stride, int) for stride in strides):
+        return False
+    last: Any = 0  # the last element that the smaller strides reach; None where a size is not known
+    for stride, size in sorted(zip(strides, sizes, strict=True), key=lambda axis: int(axis[0])):
+        if isinstance(size, int) and size <= 1:
+            continue
+        if last is None or stride <= last:
+            return False
+        last = last + (size - 1) * stride if isinstance(size, int) else None
+    return True
+
+
 _HANDLERS: dict[Callable[[ViewCall], Place | list[Place]], str] = {
     (lambda call: call.ref): "alias detach positive lift_fresh resolve_neg _fw_primal cpu",
     _shape: "view_as _unsafe_view expand expand_as broadcast_to atleast_1d atleast_2d atleast_3d",
@@ -285,6 +305,7 @@ _HANDLERS: dict[Callable[[ViewCall], Place | list[Place]], str] = {
     (lambda call: _split(call, int(call.args[2]))): (
         "split split_with_sizes chunk tensor_split unsafe_split unsafe_split_with_sizes unsafe_chunk"
     ),
+    _as_strided: "as_strided",
     _hsplit: "hsplit",
     (lambda call: _split(call, 0)): "vsplit",
     (lambda call: _split(call, 2)): "dsplit",

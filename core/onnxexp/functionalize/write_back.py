@@ -82,6 +82,7 @@ _SCATTERS = {
     "aten::slice.Tensor": "aten::slice_scatter",
     "aten::select.int": "aten::select_scatter",
     "aten::diagonal": "aten::diagonal_scatter",
+    "aten::as_strided": "aten::as_strided_scatter",
 }
 """Views of a part, and the operator that puts the part back."""
 

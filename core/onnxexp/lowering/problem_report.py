@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from onnxexp.errors import LoweringError, OpsetError, UnsupportedOperators
 from onnxexp.neutral_graph import Graph, Node
@@ -47,10 +47,8 @@ def describe(node: Node, message: str, types: Sequence[str]) -> str:
 def no_plugins(graph: Graph, off: Sequence[PluginStatus]) -> LoweringError:
     """Make the error for an export without plugins; it names the packages to install."""
     counts = Counter(node.op for node in graph.walk())
-    return UnsupportedOperators(
-        f"no plugin is selected, so none of the {len(counts)} operators of this model can be lowered" + _packs(counts, off),
-        dict(counts),
-    )
+    message = f"no plugin is selected, so none of the {len(counts)} operators of this model can be lowered"
+    return UnsupportedOperators("\n".join([message, *packs(counts, off)]), dict(counts))
 
 
 def unsupported(problems: Sequence[Problem], off: Sequence[PluginStatus] = ()) -> LoweringError:
@@ -70,14 +68,13 @@ def unsupported(problems: Sequence[Problem], off: Sequence[PluginStatus] = ()) -
         first = None if None in firsts else max(opset for opset in firsts if opset is not None)
         cure = f"\nopset_version={first} can express all of it" if first else ""
         return OpsetError(f"the target opset cannot express {names} of this model:\n" + "\n".join(blocks) + cure, first)
-    message = f"{names} of this model cannot be lowered:\n" + "\n".join(blocks)
+    message = f"{names} of this model cannot be lowered:"
     if all(problem.error is not None for problem in problems):
-        return LoweringError(message)
-    return UnsupportedOperators(message + _packs(counts, off), counts)
-
-
-def _packs(ops: Iterable[str], off: Sequence[PluginStatus]) -> str:
-    return "".join(f"\n{line}" for line in packs(ops, off))
+        return LoweringError("\n".join([message, *blocks]))
+    failed = [status for status in off if status.state != "off"]  # more likely the cause than an operator that nobody has written
+    chosen = [status for status in off if status.state == "off"]
+    lines = [message, *(f"  {line}" for line in packs((), failed)), *blocks, *packs(counts, chosen)]
+    return UnsupportedOperators("\n".join(lines), counts)
 
 
 def _block(op: str, reason: str, found: Sequence[Problem]) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from onnxexp.builder.builder import Builder, Declined, state_of
 from onnxexp.builder.tensor import Tensor
-from onnxexp.errors import LoweringError, OpsetError
+from onnxexp.errors import LoweringError, OpsetError, summary
 from onnxexp.neutral_graph import Node
 from onnxexp.plugins.loading import Plugins
 
@@ -97,7 +97,7 @@ class SymbolicResolver:
             raise
         except BaseException as error:  # a plugin may raise anything, SystemExit too: the error names the plugin
             line = _line(error, function)
-            raise LoweringError(f"{who} failed{line}: {type(error).__name__}: {error}") from error
+            raise LoweringError(f"{who} failed{line}: {summary(error)}") from error
 
     def _resolution(self, results: Any, plugin: str, who: Who, node: Node) -> Resolution:
         listed = list(results) if isinstance(results, (list, tuple)) else [results]

@@ -5,17 +5,16 @@ The contract is checked after each pass, the whole graph after the passes of oth
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import onnx
 import onnx_ir as ir
-import torch
 
-from onnxexp.neutral_graph import Graph, Type, Value, values_in
+from onnxexp.errors import summary
+from onnxexp.neutral_graph import Graph
 from onnxexp.serialize.proto_layout import skeleton
 
-__all__ = ["changed", "check_graph", "check_model", "contract"]
+__all__ = ["changed", "check_model", "contract"]
 
 Contract = tuple[Any, ...]
 
@@ -40,39 +39,9 @@ def changed(before: Contract, subject: Graph | ir.Model) -> str:
     try:
         after = contract(subject)
     except Exception as error:  # noqa: BLE001 – a pass may leave anything where the graph was
-        return f"its inputs and outputs cannot be read: {type(error).__name__}: {error}"
+        return f"its inputs and outputs cannot be read: {summary(error)}"
     parts = zip(("inputs", "outputs", "opset"), before, after, strict=False)
     return next((f"its {name} were {was}, now they are {now}" for name, was, now in parts if was != now), "")
-
-
-def check_graph(graph: Graph) -> str:
-    """Find a value that is used before it is made, or made twice; "" if there is none."""
-    try:
-        return next(_faults(graph, set()), "")
-    except Exception as error:  # noqa: BLE001 – a pass may leave anything where a node or value was
-        return f"it cannot be read: {type(error).__name__}: {error}"
-
-
-def _faults(graph: Graph, outer: set[Value]) -> Iterator[str]:
-    known = {*outer, *graph.inputs, *graph.params}
-    params: dict[Any, Any] = {**graph.params}  # a pass may have left anything in it
-    yield from (f"the parameter {key!r} is {held!r}" for key, held in params.items() if not isinstance(held, torch.Tensor))
-    for node in graph.nodes:
-        op: Any = node.op
-        if not isinstance(op, str) or not all(isinstance(each.type, Type) for each in node.outputs):
-            yield f"{node!r} has no operator, or an output without a type"
-        for value in node.inputs():
-            if value not in known:
-                yield f"{node!r} uses %{value.name}, which nothing before it makes"
-        for block in node.blocks:
-            yield from _faults(block, known)
-        for value in node.outputs:
-            if value in known:
-                yield f"{node!r} makes %{value.name} a second time"
-            known.add(value)
-    for value in values_in(graph.outputs):
-        if value not in known:
-            yield f"the graph returns %{value.name}, which nothing makes"
 
 
 def check_model(model: ir.Model) -> str:
@@ -94,5 +63,5 @@ def check_model(model: ir.Model) -> str:
                 proto.graph.input.append(ir.to_proto(value))
         onnx.checker.check_model(proto, full_check=True)
     except Exception as error:  # noqa: BLE001 – a broken graph may fail anywhere on its way into the checker
-        return f"{type(error).__name__}: {error}"
+        return f"{summary(error)}"
     return ""

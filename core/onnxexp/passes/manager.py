@@ -10,13 +10,16 @@ from typing import Any, Generic, TypeVar
 
 import onnx_ir as ir
 
+from onnxexp.capture.graph_check import check_graph
 from onnxexp.errors import OptionError, PassError
 from onnxexp.neutral_graph import Graph
 from onnxexp.passes import contract
-from onnxexp.plugins.foreign_code import calling, is_foreign
-from onnxexp.plugins.loading import Plugin, Plugins
+from onnxexp.plugins.foreign_code import calling
+from onnxexp.plugins.loading import Plugins
+from onnxexp.plugins.plugin import Plugin
 from onnxexp.request.export_context import ExportContext
 from onnxexp.suggest import nearest
+from onnxexp.user_warnings import warn
 
 __all__ = ["Passes"]
 
@@ -56,8 +59,12 @@ class Passes:
         every: list[_Pass[Any]] = [*self._pre, *self._post]
         known = list(dict.fromkeys(each.id for each in every))
         names = {*known, *(each.name for each in every)}
+        loaded = {plugin.name for plugin in plugins.loaded}
         for name in context.options.skip_passes:
-            if name not in names:
+            owner, slash, _ = name.rpartition("/")
+            if slash and owner not in loaded:  # a team shares its configuration
+                warn(f"`skip_passes` has no effect on {name!r}: the plugin {owner!r}{nearest(owner, loaded)} takes no part")
+            elif name not in names:
                 raise OptionError(f"skip_passes: there is no pass {name!r}{nearest(name, names)}; there are {', '.join(known)}")
 
     @property
@@ -67,7 +74,7 @@ class Passes:
 
     def pre(self, graph: Graph) -> None:
         """Run the plugins' passes on the captured graph. Raises PassError."""
-        self._run(self._pre, graph, contract.check_graph)
+        self._run(self._pre, graph, check_graph)
 
     def post(self, model: ir.Model, count: int | None = None) -> None:
         """Run the passes on the finished model; all, or the first so many.
@@ -84,7 +91,7 @@ class Passes:
             if self._skipped(each):
                 continue
             checked = self._options.debug
-            if not checked and is_foreign(each.plugin):
+            if not checked and not each.plugin.own:
                 valid = not check(subject) if valid is None else valid  # no pass is to blame for what was refused before
                 checked = valid
             start = time.perf_counter()

@@ -19,10 +19,12 @@ from onnxexp.capture.captured_program import CapturedProgram
 from onnxexp.capture.torch_export import frontend as torch_export
 from onnxexp.checking.held_tensors import holds_tensors, library_of
 from onnxexp.errors import CaptureError, OnnxExporterError, PluginError
-from onnxexp.neutral_graph import Value
+from onnxexp.neutral_graph import TensorType, Value
 from onnxexp.plugins.discovery import packs
 from onnxexp.plugins.foreign_code import calling
-from onnxexp.plugins.loading import Implementation, Plugin, Plugins
+from onnxexp.plugins.foreign_frontend import checked_program
+from onnxexp.plugins.loading import Plugins
+from onnxexp.plugins.plugin import Implementation, Plugin
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.export_context import ExportContext
 from onnxexp.request.module_and_forward import is_scripted
@@ -40,7 +42,7 @@ _SHOWN = 10
 _TORCHSCRIPT = "torchscript"
 """The plugin that traces and scripts."""
 _TORCH_EXPORT = Implementation(
-    Plugin("torch-export", "onnxexp", __version__, torch_export),
+    Plugin("torch-export", "onnxexp", __version__, torch_export, own=True),
     "capture",
     torch_export.capture,
     ("model", "args", "kwargs", "spec", "options"),
@@ -76,9 +78,30 @@ def capture(
     for leaf, output in zip(flatten_output_spec(program.out_spec), program.graph.outputs, strict=True):
         if not isinstance(output, (Value, torch.Tensor)) and holds_tensors(output):
             raise _not_flattened(f"the output {leaf.name}", output, plugins)
+    _check_example(program, spec)
     _warn_of_constants(program.constants, refused)
     context.restrictions.update(program.restrictions)
     return program
+
+
+def _check_example(program: CapturedProgram, spec: DynamicSpec) -> None:
+    """Raise CaptureError if axes became one that differ in the user's example.
+
+    A capture may have seen larger sizes than 1, which a model broadcasts.
+    """
+    seen: dict[str, tuple[int, str]] = {}
+    for value, leaf, axes in zip(program.graph.inputs, spec.leaves, spec.axes, strict=False):
+        sizes = value.type.sizes if isinstance(value.type, TensorType) else None
+        if sizes is None or not isinstance(leaf.value, torch.Tensor):
+            continue
+        for axis in sorted(axes):
+            own = leaf.value.shape[axis], f"axis {axis} of input {leaf.name}"
+            (small, where), (large, there) = sorted([seen.setdefault(str(sizes[axis]), own), own])
+            if small != large:
+                raise CaptureError(
+                    f"{where} was asked to be dynamic, but the model fixes it to the size of {there} where it is not {small}, as "
+                    "in the example; cure: give an example in which the two are equal, or leave the axis static"
+                )
 
 
 @functools.lru_cache(maxsize=None)
@@ -138,6 +161,8 @@ def _result(
         program = implementation(options=options, **call)
     if program is not None and not isinstance(program, (CapturedProgram, torch.nn.Module)):
         raise PluginError(f"{implementation} returned {program!r}, which is no CapturedProgram")
+    if isinstance(program, CapturedProgram) and not implementation.plugin.own:
+        return checked_program(implementation, program, len(call["spec"].leaves))
     return program
 
 

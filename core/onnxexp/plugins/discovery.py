@@ -9,20 +9,25 @@ from __future__ import annotations
 import configparser
 import dataclasses
 import functools
-import hashlib
+import itertools
 import os
 import sys
 import sysconfig
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from importlib_metadata import EntryPoint, distributions
 from packaging.utils import canonicalize_name
 
 from onnxexp.errors import PluginLoadError
-from onnxexp.request.config import TARGETS, Config
+from onnxexp.plugins import distribution_files
+from onnxexp.plugins.distribution_files import editable_source, is_within
+from onnxexp.plugins.installed_plugin import InstalledPlugin
+from onnxexp.plugins.lock import Lock
+from onnxexp.plugins.own_distributions import OWNERS, is_own
+from onnxexp.request.config import TARGETS, Config, working_directory
 from onnxexp.suggest import nearest
+from onnxexp.user_warnings import warn
 
 __all__ = [
     "DamagedDistribution",
@@ -32,6 +37,7 @@ __all__ = [
     "check_target",
     "damaged",
     "discover",
+    "effective",
     "packs",
     "record_hash",
     "states",
@@ -43,26 +49,6 @@ _TARGETS = {"onnxruntime-contrib": "onnxexp-plugin-ort"}
 _LIBRARIES = {name: f"onnxexp-plugin-{name}" for name in ("aten", "torchvision", "transformers")}
 _PACKS = {**_LIBRARIES, **_QUANTIZED, **_TARGETS}
 """This project's distributions, by the namespace of torch operators and classes, or by the target."""
-
-
-@dataclasses.dataclass(frozen=True)
-class InstalledPlugin:
-    """An installed plugin: name, entry point's value, distribution, version, folder."""
-
-    name: str
-    value: str
-    distribution: str
-    version: str
-    location: str
-    point: EntryPoint = dataclasses.field(repr=False, compare=False)
-
-    @property
-    def origin(self) -> str:
-        return f"{self.distribution} {self.version}"
-
-    @property
-    def is_target(self) -> bool:
-        return self.name.partition("-")[0] in TARGETS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,15 +88,37 @@ def _discovered(
     """Read the folders again only after a change, as an installation makes it."""
     found: list[InstalledPlugin] = []
     broken: list[DamagedDistribution] = []
+    same: dict[str, dict[str, InstalledPlugin]] = {}
     for distribution in distributions(path=[folder for folder, _ in folders]):
         try:
-            found += _plugins(distribution, group)
+            plugins = _plugins(distribution, group)
         except Exception as error:  # noqa: BLE001 - the metadata of somebody else, for which parsers have no common error
             broken.append(DamagedDistribution(_folder(distribution), f"{type(error).__name__}: {error}"))
+            continue
+        for plugin in plugins[:1]:
+            same.setdefault(canonicalize_name(plugin.distribution), {})[os.path.realpath(_folder(distribution))] = plugin
+        found += plugins
     # an editable install has its metadata at two places: the first one counts
-    once = {(plugin.name, canonicalize_name(plugin.distribution)): plugin for plugin in reversed(found)}
-    ordered = sorted(once.values(), key=lambda plugin: (plugin.name, plugin.distribution, plugin.location))
+    once = {(plugin.name, canonicalize_name(plugin.distribution), plugin.own): plugin for plugin in reversed(found)}
+    marked = [_with_twins(plugin, same[canonicalize_name(plugin.distribution)]) for plugin in once.values()]
+    ordered = sorted(marked, key=lambda plugin: (plugin.name, plugin.distribution, plugin.location))
     return tuple(ordered), tuple(broken)
+
+
+def _with_twins(plugin: InstalledPlugin, same: Mapping[str, InstalledPlugin]) -> InstalledPlugin:
+    """Note the other distributions of a name, by the folders of their metadata."""
+    if len(same) == 1:
+        return plugin
+    folder = os.path.realpath(_folder(plugin.metadata))
+    twins = [
+        place for place, other in same.items() if place != folder and not (_in_source(other, plugin) or _in_source(plugin, other))
+    ]
+    return dataclasses.replace(plugin, twins=tuple(twins))
+
+
+def _in_source(plugin: InstalledPlugin, editable: InstalledPlugin) -> bool:
+    """Whether metadata is that in the source folder of an editable install."""
+    return is_within(plugin.location, editable_source(editable.metadata))
 
 
 def _plugins(distribution: Any, group: str) -> list[InstalledPlugin]:
@@ -121,7 +129,10 @@ def _plugins(distribution: Any, group: str) -> list[InstalledPlugin]:
     if not name or not version:
         raise ValueError("its metadata has no Name" if not name else "its metadata has no Version")
     location = str(distribution.locate_file(""))
-    return [InstalledPlugin(point.name, point.value, name, version, location, point) for point in points]
+    return [
+        InstalledPlugin(point.name, point.value, name, version, location, point, is_own(name, point.value, distribution))
+        for point in points
+    ]
 
 
 def _folder(distribution: Any) -> str:
@@ -135,8 +146,8 @@ class _Unchecked(EntryPoint):
     From importlib-metadata 10 on, every one is.
     """
 
-    def __init__(self, name: str, value: str, group: str) -> None:
-        vars(self).update(name=name, value=value, group=group)
+    def __init__(self, name: str, value: str, group: str, dist: Any) -> None:
+        vars(self).update(name=name, value=value, group=group, dist=dist)
 
 
 def _entry_points(distribution: Any, group: str) -> Iterable[EntryPoint]:
@@ -146,18 +157,34 @@ def _entry_points(distribution: Any, group: str) -> Iterable[EntryPoint]:
         parser = configparser.ConfigParser(delimiters="=", strict=False, interpolation=None)
         parser.optionxform = str  # type: ignore[assignment, method-assign]
         parser.read_string(distribution.read_text("entry_points.txt") or "")
-        return [_Unchecked(name, value, group) for name, value in parser.items(group)] if parser.has_section(group) else []
+        items = parser.items(group) if parser.has_section(group) else ()
+        return [_Unchecked(name, value, group, distribution) for name, value in items]
 
 
 def states(config: Config, group: str = GROUP) -> list[PluginStatus]:
-    """The plugins' states. Raises PluginLoadError if a configured one is missing."""
+    """The plugins' states. Raises PluginLoadError if one in `plugins` is missing.
+
+    One in `disable` is off without being installed: a team shares its configuration.
+    """
     plugins = discover(group)
-    known = [plugin.name for plugin in plugins]
-    for origin, wanted in (("plugins", config.plugins or ()), ("disable", config.disable)):
-        for name in wanted:
-            if isinstance(name, str) and name not in known:
-                raise missing(name, known, config.origins[origin])
-    return [_state(plugin, config, plugins) for plugin in plugins]
+    known = {plugin.name for plugin in plugins}
+    for name in config.plugins or ():
+        if isinstance(name, str) and name not in known:
+            raise missing(name, known, config.origins["plugins"])
+    absent = [f"no plugin {name!r}{nearest(name, known)}" for name in config.disable if name not in known]
+    if absent:
+        place = _place(config.origins["disable"])
+        warn(f"`disable` of {place} has no effect: {', '.join(absent)} is installed; cure: install it, or remove the name")
+    same = {name: [*found] for name, found in itertools.groupby(plugins, key=lambda plugin: plugin.name)}
+    lock, disabled = Lock(config.allow), {*config.disable}
+    rivals = {plugin: [other for other in same[plugin.name] if other is not plugin] for plugin in plugins}
+    return [_state(plugin, config, disabled, lock, rivals[plugin]) for plugin in plugins]
+
+
+def effective(found: Sequence[PluginStatus]) -> list[PluginStatus]:
+    """Leave out the refused plugins whose names others serve: this project's own."""
+    served = {each.found.name for each in found if each.state == "on"}
+    return [each for each in found if each.state != "refused" or each.found.name not in served]
 
 
 def packs(ops: Iterable[str], off: Iterable[PluginStatus]) -> list[str]:
@@ -166,7 +193,7 @@ def packs(ops: Iterable[str], off: Iterable[PluginStatus]) -> list[str]:
     A name without an operator, as ``quantized::``, stands for its namespace.
     """
     lines = [f"the plugin {state.found.name!r} ({state.found.origin}) is installed but off: {state.reason}" for state in off]
-    installed = {plugin.distribution for plugin in discover()}
+    installed = {canonicalize_name(plugin.distribution) for plugin in discover() if plugin.own}
     ours: dict[str, str] = {}
     for op in sorted(ops):
         space, _, name = op.partition("::")
@@ -177,29 +204,33 @@ def packs(ops: Iterable[str], off: Iterable[PluginStatus]) -> list[str]:
     return [*lines, *(f"`pip install {pack}` brings {what}" for what, pack in ours.items() if pack not in installed)]
 
 
-def missing(name: str, known: Sequence[str], origin: str) -> PluginLoadError:
+def missing(name: str, known: Collection[str], origin: str) -> PluginLoadError:
     """The error about a plugin that is not installed."""
-    installed = ", ".join(sorted(set(known))) or "none"
+    installed = ", ".join(sorted({*known})) or "none"
     return PluginLoadError(
         f"there is no plugin {name!r}{nearest(name, known)}, which {_place(origin)} names; installed: {installed}. Plugins "
         "are distributions of their own; onnxexp's are called onnxexp-plugin-..., as in `pip install onnxexp-plugin-aten`"
     )
 
 
-def _state(plugin: InstalledPlugin, config: Config, all_: Sequence[InstalledPlugin]) -> PluginStatus:
-    if plugin.name in config.disable:
+def _state(
+    plugin: InstalledPlugin, config: Config, disabled: set[str], lock: Lock, rivals: Sequence[InstalledPlugin]
+) -> PluginStatus:
+    if plugin.name in disabled:
         return PluginStatus(plugin, "off", f"disabled by {_place(config.origins['disable'])}")
     if config.plugins is not None and plugin.name not in config.plugins and ... not in config.plugins:
         return PluginStatus(plugin, "off", f"not among the plugins of {_place(config.origins['plugins'])}")
     if plugin.is_target and plugin.name != config.target:
         return PluginStatus(plugin, "off", f"it is for target={plugin.name!r} alone")
-    others = " and ".join(other.origin for other in all_ if other.name == plugin.name and other is not plugin)
-    if others:
-        kind = "plugin" if plugin.point.group == GROUP else "command"
-        return PluginStatus(plugin, "refused", f"{others} has a {kind} of this name too: uninstall one of them")
-    if not all(_allowed(plugin, lock) for lock in config.allow):
-        reason = f"{_locked(plugin, config.allow)} by the lock `allow` of {_place(config.origins['allow'])}"
+    kind = "plugin" if plugin.point.group == GROUP else "command"
+    if (owner := OWNERS.get((plugin.point.group, plugin.name))) and not plugin.own:
+        reason = f"only {owner} may have a {kind} of this name: uninstall {plugin.distribution}, or ask its authors to rename it"
         return PluginStatus(plugin, "refused", reason)
+    others = " and ".join(other.origin for other in rivals if other.own >= plugin.own)
+    if others:
+        return PluginStatus(plugin, "refused", f"{others} has a {kind} of this name too: uninstall one of them")
+    if reason := lock.refusal(plugin):
+        return PluginStatus(plugin, "refused", f"{reason} by the lock `allow` of {_place(config.origins['allow'])}")
     return PluginStatus(plugin, "on")
 
 
@@ -216,41 +247,9 @@ def _place(origin: str) -> str:
     return "the call" if origin == "call" else origin
 
 
-def _allowed(plugin: InstalledPlugin, lock: Iterable[str]) -> bool:
-    return any(not digest or digest == record_hash(plugin) for digest in _digests(plugin, lock))
-
-
-def _digests(plugin: InstalledPlugin, lock: Iterable[str]) -> list[str]:
-    """The hashes that a lock allows for a plugin's distribution; "" is any."""
-    entries = [entry.partition("@") for entry in lock]
-    own = canonicalize_name(plugin.distribution)
-    return [digest for name, _, digest in entries if canonicalize_name(name) == own]
-
-
-def _locked(plugin: InstalledPlugin, locks: Iterable[Iterable[str]]) -> str:
-    if not any(_digests(plugin, lock) for lock in locks):
-        return f"the distribution {plugin.distribution} is not allowed"
-    return f"the contents of {plugin.origin} ({record_hash(plugin) or 'it has no RECORD'}) are not those allowed"
-
-
 def record_hash(plugin: InstalledPlugin) -> str:
-    """Hash a distribution's files in their present state, "" if it has no RECORD.
-
-    RECORD lists the files. Those that differ between installations do not count: those without a hash in RECORD (bytecode,
-    RECORD itself), the installer's notes, and scripts, which contain the interpreter's path.
-    """
-    files = {str(file): file.hash for file in (plugin.point.dist and plugin.point.dist.files) or ()}
-    if not any(file.endswith(".dist-info/RECORD") for file in files):
-        return ""
-    kept = sorted(file for file, listed in files.items() if listed is not None and not _of_the_installer(file))
-    paths = {file: Path(plugin.location, file) for file in kept}
-    contents = ((file, path.read_bytes() if path.is_file() else b"") for file, path in paths.items())
-    rows = [f"{file},{hashlib.sha256(content).hexdigest()}\n" for file, content in contents]
-    return f"sha256:{hashlib.sha256(''.join(rows).encode()).hexdigest()}"
-
-
-def _of_the_installer(file: str) -> bool:
-    return file.startswith("..") or file.endswith((".dist-info/INSTALLER", ".dist-info/REQUESTED", ".dist-info/direct_url.json"))
+    """Hash the files of a plugin's distribution, "" if it has no RECORD."""
+    return distribution_files.record_hash(plugin.metadata, plugin.location)
 
 
 def _search_path() -> tuple[tuple[str, int], ...]:
@@ -258,10 +257,17 @@ def _search_path() -> tuple[tuple[str, int], ...]:
 
     The working directory is left out unless packages are installed there.
     """
-    here = os.path.realpath(os.curdir)
-    if here in {os.path.realpath(sysconfig.get_path(kind)) for kind in ("purelib", "platlib")}:
+    folder = working_directory()
+    entries = [entry for entry in sys.path if entry and (folder or os.path.isabs(entry))]
+    here = os.path.realpath(folder) if folder else ""
+    if here in _site_packages():
         here = ""
-    return tuple((entry, _changed(entry)) for entry in sys.path if entry and os.path.realpath(entry) != here)
+    return tuple((entry, _changed(entry)) for entry in entries if os.path.realpath(entry) != here)
+
+
+@functools.cache
+def _site_packages() -> frozenset[str]:
+    return frozenset(os.path.realpath(sysconfig.get_path(kind)) for kind in ("purelib", "platlib"))
 
 
 def _changed(path: str) -> int:

@@ -14,49 +14,51 @@ from collections.abc import Iterator
 
 import torch
 
-from onnxexp.errors import OnnxExporterError
-from onnxexp.plugins.loading import Plugin
+from onnxexp.errors import OnnxExporterError, summary
+from onnxexp.plugins.plugin import Plugin
+from onnxexp.request.config import working_directory
 
-__all__ = ["calling", "is_foreign"]
-
-_OWN = {
-    f"onnxexp-plugin-{name}"
-    for name in (
-        "aten", "autograd", "custom-cpp", "ort", "quantized", "report", "sweep", "torch-onnx", "torchscript", "torchvision",
-        "transformers",
-    )
-} | {"onnxexp"}  # fmt: skip
-"""The distributions of this project."""
-
-
-def is_foreign(plugin: Plugin) -> bool:
-    """Whether a plugin is not one of this project's distributions."""
-    return plugin.distribution not in _OWN
+__all__ = ["calling", "naming", "restored_state"]
 
 
 @contextlib.contextmanager
 def calling(
     plugin: Plugin, what: str, error_type: type[OnnxExporterError], passing: tuple[type[Exception], ...] = ()
 ) -> Iterator[None]:
-    """Turn what a plugin's code raises into an error that names it.
+    """Turn what a plugin's code raises into an error, and restore the state.
 
-    SystemExit and other exceptions that are no Exception count, but not KeyboardInterrupt: it is the user's. The exceptions of
-    `passing` stay as they are. The modes of torch, the filters of warnings, the working directory and the handlers of signals
-    are restored after code of others.
+    `what` names the plugin in it. The exceptions of `passing` stay as they are.
     """
-    kept: tuple[type[BaseException], ...] = (KeyboardInterrupt, GeneratorExit, *passing)
-    with _restored_state() if is_foreign(plugin) else contextlib.nullcontext():
-        try:
-            yield
-        except kept:
-            raise
-        except BaseException as error:  # a plugin may raise anything
-            raise error_type(f"{what} failed: {type(error).__name__}: {error}") from error
+    with restored_state(plugin), naming(what, error_type, passing):
+        yield
 
 
 @contextlib.contextmanager
-def _restored_state() -> Iterator[None]:
-    grad, dtype, filters, folder = torch.is_grad_enabled(), torch.get_default_dtype(), list(warnings.filters), _folder()
+def naming(what: str, error_type: type[OnnxExporterError], passing: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Turn what a plugin's code raises into an error.
+
+    `what` names the plugin in it. SystemExit and other exceptions that are no Exception count, but not KeyboardInterrupt: it is
+    the user's.
+    """
+    kept: tuple[type[BaseException], ...] = (KeyboardInterrupt, GeneratorExit, *passing)
+    try:
+        yield
+    except kept:
+        raise
+    except BaseException as error:  # a plugin may raise anything
+        raise error_type(f"{what} failed: {summary(error)}") from error
+
+
+@contextlib.contextmanager
+def restored_state(plugin: Plugin) -> Iterator[None]:
+    """Restore what code of others may change in the process.
+
+    That are the modes of torch, the filters of warnings, the working directory and the handlers of signals.
+    """
+    if plugin.own:
+        yield
+        return
+    grad, dtype, filters, folder = torch.is_grad_enabled(), torch.get_default_dtype(), list(warnings.filters), working_directory()
     autocast, modes, handlers = _autocast(), torch._C._len_torch_function_stack(), _handlers()
     try:
         yield
@@ -72,7 +74,7 @@ def _restored_state() -> Iterator[None]:
             warnings.filters[:] = filters  # type: ignore[index] # a list at run time
             warnings.simplefilter("default", append=True)  # it also clears the caches of the filters
             del warnings.filters[len(filters) :]  # type: ignore[attr-defined]
-        if folder is not None and _folder() != folder:
+        if folder is not None and working_directory() != folder:
             os.chdir(folder)
         for number, handler in handlers.items():
             if signal.getsignal(number) is not handler:
@@ -89,10 +91,3 @@ def _handlers() -> dict[signal.Signals, object]:
         return {}
     found = {number: signal.getsignal(number) for number in signal.valid_signals()}
     return {number: handler for number, handler in found.items() if handler is not None}
-
-
-def _folder() -> str | None:
-    try:
-        return os.getcwd()
-    except OSError:  # it was removed
-        return None

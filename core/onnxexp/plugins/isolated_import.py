@@ -1,19 +1,46 @@
-"""Import one plugin completely or not at all, never from the working directory."""
+"""Import one plugin completely or not at all, never from the working directory.
+
+An import that takes long is not stopped, but names its plugin.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import sys
+import threading
+import traceback
+from collections.abc import Iterator
 from typing import Any
 
-from onnxexp.errors import PluginLoadError
-from onnxexp.plugins.discovery import InstalledPlugin
+import importlib_metadata
+
+from onnxexp.errors import PluginLoadError, summary
+from onnxexp.plugins.distribution_files import editable_source
+from onnxexp.plugins.installed_plugin import InstalledPlugin
+from onnxexp.request.config import working_directory
 
 __all__ = ["import_object"]
 
+SLOW = 10.0
+"""Seconds after which an import is named."""
 
-def import_object(found: InstalledPlugin) -> Any:
+
+def import_object(found: InstalledPlugin, what: str, cure: str) -> Any:
+    """Import an entry point's object.
+
+    `what` names it in the PluginLoadError for whatever the import raises: SystemExit too, but not KeyboardInterrupt.
+    """
+    try:
+        return _imported(found, what)
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # it may raise anything
+        raise PluginLoadError(f"{what} does not load: {summary(error)}{_place(error)}; {cure}") from error
+
+
+def _imported(found: InstalledPlugin, what: str) -> Any:
     """Import an entry point's object; unload the rest if the import raises."""
     if found.point.module in sys.modules:
         return found.point.load()
@@ -22,7 +49,8 @@ def import_object(found: InstalledPlugin) -> Any:
         _refuse_working_directory(found, package)
     before = set(sys.modules)
     try:
-        return found.point.load()
+        with _named_if_slow(what):
+            return found.point.load()
     except BaseException:  # unload what it imported, so that the next try fails in the same way
         for name in set(sys.modules) - before:
             if name.partition(".")[0] == package:
@@ -30,11 +58,33 @@ def import_object(found: InstalledPlugin) -> Any:
         raise
 
 
+@contextlib.contextmanager
+def _named_if_slow(what: str) -> Iterator[None]:
+    """Print a line after `SLOW` seconds."""
+    text = f"onnxexp: {what} has been loading for {SLOW:g} s; Ctrl-C stops it, and `disable` leaves it out"
+    timer = threading.Timer(SLOW, print, [text], {"file": sys.stderr, "flush": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _place(error: BaseException) -> str:
+    """Place of a failed import as " (file:line)"; "" outside of the plugin's code."""
+    if isinstance(error, SyntaxError):
+        return f" ({error.filename}:{error.lineno})"
+    own = (importlib.__file__, __file__, importlib_metadata.__file__)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
+    return f" ({frames[-1].filename}:{frames[-1].lineno})" if frames and frames[-1].filename not in own else ""
+
+
 def _refuse_working_directory(found: InstalledPlugin, package: str) -> None:
-    """Refuse a folder or file in the working directory that hides an installed plugin."""
+    """Refuse a file in the working directory that hides an installed plugin."""
     spec = importlib.util.find_spec(package)
     places = [spec.origin, *(spec.submodule_search_locations or ())] if spec is not None else []
-    here = os.path.realpath(os.getcwd())
+    here = os.path.realpath(working_directory() or os.sep)
     for place in places:
         if place and os.path.dirname(os.path.realpath(_folder(place, package))) == here and not _installed_there(found, here):
             raise PluginLoadError(
@@ -51,7 +101,4 @@ def _folder(place: str, package: str) -> str:
 
 def _installed_there(found: InstalledPlugin, here: str) -> bool:
     """Whether the plugin is an editable install, or packages are installed `here`."""
-    distribution = found.point.dist
-    origin = distribution.origin if distribution is not None else None
-    editable = origin is not None and bool(vars(vars(origin).get("dir_info") or origin).get("editable"))
-    return editable or os.path.realpath(found.location) == here
+    return bool(editable_source(found.metadata)) or os.path.realpath(found.location) == here

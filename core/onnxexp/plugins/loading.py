@@ -9,83 +9,25 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
-import importlib
 import inspect
-import traceback
-import types
-from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
-
-import importlib_metadata
-import pluggy
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from onnxexp.errors import PluginConflict, PluginError, PluginLoadError
-from onnxexp.plugins import hookspecs, isolated_import
-from onnxexp.plugins.discovery import InstalledPlugin, PluginStatus, check_target, missing, states
+from onnxexp.plugins.discovery import PluginStatus, check_target, effective, missing, states
+from onnxexp.plugins.foreign_code import naming, restored_state
+from onnxexp.plugins.installed_plugin import InstalledPlugin
 from onnxexp.plugins.isolated_import import import_object
+from onnxexp.plugins.plugin import HOOKS, Implementation, Plugin
+from onnxexp.plugins.plugin_object import read
 from onnxexp.request.config import Config
 from onnxexp.request.config import load as load_config
 from onnxexp.request.export_context import ExportContext
-from onnxexp.suggest import nearest
 from onnxexp.symbolics.dispatch import Dispatcher, Source
-from onnxexp.symbolics.table import SymbolicTable, location_of, name_of
+from onnxexp.symbolics.table import SymbolicTable
 from onnxexp.user_warnings import warn
 
-__all__ = ["Implementation", "Plugin", "Plugins", "load", "symbolics_for"]
-
-_ROUTINES = (types.FunctionType, types.MethodType, staticmethod, classmethod)
-HOOKS = ("capture_context", "capture", "pre_pass", "lower_node", "post_pass", "serialize", "prepare_session", "write_report")
-
-
-@dataclasses.dataclass(frozen=True)
-class Plugin:
-    """A loaded plugin.
-
-    Attributes:
-        name: The name of its entry point; ``inline ...`` for one that was passed to the call.
-        distribution, version: Its distribution; "" for one that was passed to the call.
-        object: The object of the entry point.
-        tables: Its tables of symbolics.
-        hooks: The names of the hooks that it implements.
-        user: Whether it was passed to the call.
-    """
-
-    name: str
-    distribution: str
-    version: str
-    object: Any = dataclasses.field(repr=False, compare=False)  # it may be unhashable
-    tables: tuple[SymbolicTable, ...] = ()
-    hooks: tuple[str, ...] = ()
-    user: bool = False
-
-    @property
-    def origin(self) -> str:
-        return f"{self.distribution} {self.version}" if self.distribution else ""
-
-    def __str__(self) -> str:
-        return f"the plugin {self.name!r}" + (f" ({self.origin})" if self.origin else "")
-
-
-@dataclasses.dataclass(frozen=True)
-class Implementation:
-    """One plugin's implementation of a hook; calls pass the parameters that it takes."""
-
-    plugin: Plugin
-    hook: str
-    function: Callable[..., Any]
-    parameters: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        """The function's full name."""
-        return name_of(self.function)
-
-    def __call__(self, **given: Any) -> Any:
-        return self.function(*[given[name] for name in self.parameters])
-
-    def __str__(self) -> str:
-        return f"the hook {self.hook} of {self.plugin} at {location_of(self.function)}"
+__all__ = ["Plugins", "load", "load_plugin", "symbolics_for"]
 
 
 class Plugins:
@@ -101,11 +43,9 @@ class Plugins:
     def __init__(
         self, loaded: Iterable[Plugin], prefer: Mapping[str, str] | None = None, off: Sequence[PluginStatus] = ()
     ) -> None:
-        ordered = tuple(sorted(loaded, key=lambda plugin: (not plugin.user, plugin.name)))
-        if any(plugin.user for plugin in ordered):  # no cache keeps a user's object alive
-            self.loaded, self._implementations = _register_all(ordered)
-        else:
-            self.loaded, self._implementations = _register_installed(ordered, tuple(map(_contents, ordered)))
+        self.loaded = tuple(sorted(loaded, key=lambda plugin: (not plugin.user, plugin.name)))
+        every = [each for plugin in self.loaded for each in plugin.implementations]
+        self._implementations = {hook: _ordered([each for each in every if each.hook == hook]) for hook in HOOKS}
         self.dispatcher = Dispatcher(
             (Source(plugin.name, table, plugin.origin, plugin.user) for plugin in self.loaded for table in plugin.tables), prefer
         )
@@ -125,52 +65,39 @@ class Plugins:
         """Enter the `capture_context` of every plugin; an error names its plugin."""
         with contextlib.ExitStack() as stack:
             for implementation in self.implementations("capture_context"):
-                try:
-                    manager = implementation(options=context.options, context=context)
-                    if manager is not None:
-                        stack.enter_context(manager)
-                except (KeyboardInterrupt, GeneratorExit):
-                    raise
-                except BaseException as error:  # a plugin may raise anything
-                    raise PluginError(f"{implementation} failed: {type(error).__name__}: {error}") from error
+                stack.enter_context(_surrounding(implementation, context))
             yield
 
     def used_plugins(self) -> tuple[Plugin, ...]:
         return tuple([plugin for plugin in self.loaded if plugin.name in self.used])
 
 
-_Registered: TypeAlias = tuple[tuple[Plugin, ...], Mapping[str, tuple[Implementation, ...]]]
+def _ordered(found: Sequence[Implementation]) -> tuple[Implementation, ...]:
+    """Sort a hook's implementations as pluggy would call them."""
+    middle = [each for each in found if not each.first and not each.last]
+    return (*(each for each in found if each.first), *middle, *reversed([each for each in found if each.last]))
 
 
-@functools.lru_cache(maxsize=32)  # without it `load` takes 0.8 ms instead of 0.03 ms
-def _register_installed(plugins: tuple[Plugin, ...], contents: tuple[Hashable, ...]) -> _Registered:
-    """Register installed plugins once; `contents` are others after a reload."""
-    del contents
-    return _register_all(plugins)
+@contextlib.contextmanager
+def _surrounding(implementation: Implementation, context: ExportContext) -> Iterator[None]:
+    """Enter the context manager of one `capture_context`.
 
-
-def _contents(plugin: Plugin) -> Hashable:
-    """Identify an object, and the functions of it and its classes.
-
-    The cached Plugin keeps the object alive, so that no other object gets its id.
+    It cannot suppress an error of the capture.
     """
-    subject = plugin.object
-    holders = (subject, *type(subject).__mro__[:-1], *(subject.__mro__[1:-1] if isinstance(subject, type) else ()))
-    attributes = [tuple(getattr(holder, "__dict__", {}).values()) for holder in holders]  # an object with slots has none
-    return id(subject), *(each for values in attributes for each in values if isinstance(each, _ROUTINES))
-
-
-def _register_all(plugins: tuple[Plugin, ...]) -> _Registered:
-    """Register plugins with pluggy, and list each hook's implementations."""
-    manager = pluggy.PluginManager(hookspecs.PROJECT)
-    manager.add_hookspecs(hookspecs)
-    registered = tuple(_register(manager, plugin) for plugin in reversed(plugins))[::-1]  # pluggy calls the last one first
-    by_name = {plugin.name: plugin for plugin in registered}
-    found = {hook: reversed(getattr(manager.hook, hook).get_hookimpls()) for hook in HOOKS}  # its callers are attributes
-    return registered, {
-        hook: tuple(Implementation(by_name[each.plugin_name], hook, each.function, tuple(each.argnames)) for each in impls)
-        for hook, impls in found.items()
-    }
+    what, inner, failed = str(implementation), contextlib.ExitStack(), None
+    with restored_state(implementation.plugin):
+        with naming(what, PluginError):
+            manager = implementation(options=context.options, context=context)
+            if manager is not None:
+                inner.enter_context(manager)
+        try:
+            yield
+        except BaseException as error:
+            failed = error
+            raise
+        finally:
+            with naming(what, PluginError):
+                inner.__exit__(type(failed) if failed else None, failed, failed.__traceback__ if failed else None)
 
 
 def load(config: Config) -> Plugins:
@@ -188,7 +115,8 @@ def load(config: Config) -> Plugins:
     if config.strict_plugins:
         required.update(state.found.name for state in all_states)
     check_target(config, all_states)
-    refused = [state for state in all_states if state.state == "refused"]
+    kept = all_states if config.strict_plugins else effective(all_states)
+    refused = [state for state in kept if state.state == "refused"]
     if refused and (config.allow or not required.isdisjoint(state.found.name for state in refused)):
         lines = "".join(f"\n  {state.found.name}: {state.reason}" for state in refused)
         raise PluginLoadError(f"installed plugins are refused, and nothing is exported without them:{lines}\n"
@@ -228,9 +156,7 @@ def _loaded_or_left_out(state: PluginStatus, required: Container[str]) -> Plugin
     reason = f"the plugin {state.found.name!r} ({state.found.origin}) is refused: {state.reason}"
     if state.state == "on":
         try:
-            plugin = _load(state.found)
-            _register_installed((plugin,), (_contents(plugin),))  # its hooks are checked
-            return plugin
+            return load_plugin(state.found)
         except PluginLoadError as error:
             if state.found.name in required:
                 raise
@@ -239,19 +165,14 @@ def _loaded_or_left_out(state: PluginStatus, required: Container[str]) -> Plugin
     return state
 
 
-def _load(found: InstalledPlugin) -> Plugin:
-    try:
-        loaded = import_object(found)
-    except (Exception, SystemExit) as error:  # a plugin's import may raise anything
-        raise PluginLoadError(
-            f"{_entry(found)} does not load: {type(error).__name__}: {error}{_raised(error)}; reinstall or remove the "
-            f"distribution, or switch the plugin off with `disable` (without=[{found.name!r}] in the call)"
-        ) from error
-    return Plugin(found.name, found.distribution, found.version, loaded, _tables(loaded, found))
-
-
-def _entry(found: InstalledPlugin) -> str:
-    return f"the plugin {found.name!r} ({found.origin}, entry point {found.value})"
+def load_plugin(found: InstalledPlugin) -> Plugin:
+    """Import one installed plugin, and read its object. Raises PluginLoadError."""
+    plugin = Plugin(found.name, found.distribution, found.version, None, own=found.own)
+    what = f"the plugin {found.name!r} ({found.origin}, entry point {found.value})"
+    cure = f"reinstall or remove the distribution, or switch the plugin off with `disable` (without=[{found.name!r}] in the call)"
+    with restored_state(plugin):
+        loaded = import_object(found, what, cure)
+    return read(dataclasses.replace(plugin, object=loaded))
 
 
 def _replaced(plugin: Plugin, inline: Iterable[Plugin]) -> bool:
@@ -266,66 +187,9 @@ def _inline(objects: Sequence[Any]) -> list[Plugin]:
     for number, given in enumerate(objects):
         label = given.namespace if isinstance(given, SymbolicTable) else _name(given)
         name = f"inline {label}" + (f" {number}" if number else "")
-        plugins.append(Plugin(name, "", "", given, _tables(given), user=True))
+        plugins.append(read(Plugin(name, "", "", given, user=True)))
     return plugins
 
 
 def _name(given: Any) -> str:
     return str(given.__name__ if inspect.ismodule(given) or inspect.isclass(given) else type(given).__name__)
-
-
-def _tables(given: Any, found: InstalledPlugin | None = None) -> tuple[SymbolicTable, ...]:
-    """The tables of a plugin. Raises PluginLoadError where `symbolics` is wrong."""
-    if isinstance(given, SymbolicTable):
-        return (given,)
-    symbolics = getattr(given, "symbolics", ())
-    tables = (symbolics,) if isinstance(symbolics, SymbolicTable) else tuple(symbolics)
-    for table in tables:
-        if not isinstance(table, SymbolicTable):
-            whose = _entry(found) if found is not None else f"plugins: {given!r}"
-            raise PluginLoadError(f"{whose}: its `symbolics` contain {table!r}, which is no SymbolicTable")
-    return tables
-
-
-def _register(manager: pluggy.PluginManager, plugin: Plugin) -> Plugin:
-    """Register a plugin and list its hooks.
-
-    Raises PluginLoadError for a plugin without hooks and tables, for unknown hooks, and for unknown parameters.
-    """
-    if isinstance(plugin.object, SymbolicTable):
-        return plugin
-    try:
-        manager.register(plugin.object, plugin.name)
-    except pluggy.PluginValidationError as error:
-        reason = str(error).partition("\n")[2].replace("\n", "; ") or str(error)
-        functions = inspect.getmembers(plugin.object, inspect.isroutine)
-        places = ", ".join(location_of(function) for name, function in functions if f"{name}(" in reason)
-        raise PluginLoadError(f"{plugin}: {reason} ({places}); onnxexp.plugins.hookspecs lists the parameters") from None
-    except ValueError as error:
-        raise PluginLoadError(f"{plugin}: {error}") from None
-    callers = manager.get_hookcallers(plugin.object) or []
-    for caller in callers:
-        implementation = next(impl for impl in caller.get_hookimpls() if impl.plugin_name == plugin.name)
-        place = location_of(implementation.function)
-        if caller.name not in HOOKS:
-            raise PluginLoadError(
-                f"{plugin}: there is no hook {caller.name!r}{nearest(caller.name, HOOKS)} ({place}); there are {', '.join(HOOKS)}"
-            )
-        if implementation.hookwrapper or implementation.wrapper:
-            raise PluginLoadError(f"{plugin}: the hook {caller.name} ({place}) is a wrapper; onnxexp calls each plugin by itself")
-    if not callers and not plugin.tables:
-        raise PluginLoadError(
-            f"{plugin}: {plugin.object!r} is neither a SymbolicTable nor an object with hooks: mark its functions with "
-            "onnxexp.hookimpl, or put its tables into an attribute `symbolics`"
-        )
-    named = {caller.name for caller in callers}
-    return dataclasses.replace(plugin, hooks=tuple(hook for hook in HOOKS if hook in named))
-
-
-def _raised(error: BaseException) -> str:
-    """Place of a failed import as " (file:line)"; "" outside of the plugin's code."""
-    if isinstance(error, SyntaxError):
-        return f" ({error.filename}:{error.lineno})"
-    own = (importlib.__file__, isolated_import.__file__, __file__, importlib_metadata.__file__)
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
-    return f" ({frames[-1].filename}:{frames[-1].lineno})" if frames and frames[-1].filename not in own else ""

@@ -7,6 +7,7 @@ import math
 import onnx_ir as ir
 
 from onnxexp.builder.dtypes import from_onnx
+from onnxexp.program.printable_text import one_line
 
 __all__ = ["ascii_text", "bytes_text", "dtype_text", "place_of", "type_text"]
 
@@ -32,8 +33,8 @@ def bytes_text(count: int) -> str:
 
 
 def ascii_text(text: str) -> str:
-    """Escape all characters that are not ASCII."""
-    return text.encode("ascii", "backslashreplace").decode("ascii")
+    """Escape all characters that are not ASCII, and ends of lines."""
+    return one_line(text).encode("ascii", "backslashreplace").decode("ascii")
 
 
 def _type(type_: ir.TypeProtocol | None, shape: ir.Shape | None) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
 import torch
 
 from onnxexp.errors import OptionError
+from onnxexp.request.untrusted_files import open_regular, read_json
 
 __all__ = ["read_checkpoint"]
 
@@ -62,11 +62,13 @@ def _in_folder(folder: Path) -> Path:
 def _shards(index: Path) -> dict[str, str]:
     """The file of each tensor, by an index."""
     try:
-        shards = json.loads(index.read_text("utf-8"))["weight_map"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        shards = read_json(index)["weight_map"]
+    except (KeyError, TypeError) as error:
         raise OptionError(f"{index} is no safetensors index ({type(error).__name__}: {error}); cure: {_AGAIN}") from error
     if not isinstance(shards, dict) or not all(isinstance(shard, str) for shard in shards.values()):
         raise OptionError(f"{index} is no safetensors index: its weight_map is not a table of file names; cure: {_AGAIN}")
+    if outside := sorted({shard for shard in shards.values() if Path(shard).name != shard or "\0" in shard}):
+        raise OptionError(f"{index} refers to files outside of its folder: {', '.join(map(ascii, outside[:3]))}; cure: {_AGAIN}")
     return shards
 
 
@@ -77,10 +79,9 @@ def _mapped(file: Path) -> dict[str, torch.Tensor]:
         raise OptionError(
             f"{file} needs the package safetensors, which is not installed; cure:\n  pip install safetensors"
         ) from None
+    open_regular(file).close()  # safetensors waits for a pipe
     try:
         with safe_open(file, framework="pt") as opened:
             return {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - it is no mapping
-    except FileNotFoundError:
-        raise OptionError(f"there is no file {file}; cure: give a safetensors file, or a folder with one") from None
-    except (OSError, SafetensorError) as error:
+    except (OSError, SafetensorError, RuntimeError) as error:  # RuntimeError: torch refuses the sizes
         raise OptionError(f"{file} is no complete safetensors file: {error}; cure: {_AGAIN}") from error

@@ -14,28 +14,25 @@ place can lock further, never unlock. This module does not import torch.
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import functools
 import os
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from onnxexp.errors import OptionError
+from onnxexp.request.untrusted_files import parse_toml, read_regular
 from onnxexp.suggest import nearest
 from onnxexp.version import DEFAULT_OPSET, MAX_OPSET, MIN_OPSET
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-__all__ = ["KEYS", "TARGETS", "Config", "Key", "load"]
+__all__ = ["KEYS", "TARGETS", "Config", "Key", "load", "working_directory"]
 
 TARGETS = ("onnxruntime", "onnx")
 """Operators for which ONNX Runtime has kernels, or all of ONNX's. A plugin named ``onnxruntime-...`` adds a target."""
 CALL = "call"
 _OWN = "onnxexp.toml"
 _PROJECT = "pyproject.toml"
+_SHOWN = 300
 _ARGUMENTS = {"opset": "opset_version", "disable": "without"}
 """The names of keys among the arguments of `export`, where they differ."""
 _JOINED = ("disable", "prefer", "skip_passes")  # a call can only add to these
@@ -89,7 +86,8 @@ def load(**call: Any) -> Config:
     """
     set_ = {name: value for name, value in call.items() if value is not None and (value or name not in _JOINED)}
     given = {name: list(value) if isinstance(value, tuple) else value for name, value in set_.items()}
-    return _merge([*_file(os.getcwd()), *_environment(os.environ), (CALL, given)])
+    here = working_directory()
+    return _merge([*(_file(here) if here else ()), *_environment(os.environ), (CALL, given)])
 
 
 def _merge(places: Iterable[tuple[str, dict[str, Any]]]) -> Config:
@@ -109,6 +107,14 @@ def _merge(places: Iterable[tuple[str, dict[str, Any]]]) -> Config:
 # Places
 
 
+def working_directory() -> str | None:
+    """Return the working directory; None where it was removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
+
+
 def _file(folder: str) -> list[tuple[str, dict[str, Any]]]:
     """Read the settings of the nearest file, from a folder upwards."""
     while True:
@@ -124,27 +130,25 @@ def _file(folder: str) -> list[tuple[str, dict[str, Any]]]:
 
 def _settings(path: str) -> list[tuple[str, dict[str, Any]]]:
     """Read one file; a pyproject.toml without our section has no settings."""
-    with open(path, "rb") as file:
-        contents = file.read()
+    contents = read_regular(path)
     if os.path.basename(path) == _OWN:
         return [(path, _toml(path, contents))]
     if b"onnxexp" not in contents:  # a broken pyproject.toml of somebody else must not stop an export
         return []
-    section = _toml(path, contents).get("tool", {}).get("onnxexp")
+    tool = _toml(path, contents).get("tool", {})
+    if not isinstance(tool, dict):
+        raise OptionError(f"{path}: tool is no table; cure: write its settings below [tool.onnxexp]")
+    section = tool.get("onnxexp")
     if section is None:
         return []
     if not isinstance(section, dict):
-        raise OptionError(f"{path}: [tool.onnxexp] is {section!r}, not a table")
+        raise OptionError(f"{path}: [tool.onnxexp] is {_short(section)}, not a table")
     return [(f"{path} [tool.onnxexp]", section)]
 
 
 @functools.lru_cache(maxsize=4)  # the pyproject.toml of this project takes 1.2 ms
 def _toml(path: str, contents: bytes) -> dict[str, Any]:
-    try:
-        parsed: dict[str, Any] = tomllib.loads(contents.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise OptionError(f"{path} is not valid TOML: {error}") from None
-    return parsed
+    return parse_toml(contents, path)
 
 
 def _environment(variables: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:
@@ -172,7 +176,13 @@ def _checked(key: Key, value: Any, origin: str) -> Any:
         label = origin if origin.startswith("ONNXEXP_") else f"{origin}: {key.name}"
         if origin == CALL:
             label = _ARGUMENTS.get(key.name, key.name)
-        raise OptionError(f"{label} is {str(error) or repr(value)}; expected {key.expected}") from None
+        raise OptionError(f"{label} is {_short(value, str(error))}; expected {key.expected}") from None
+
+
+def _short(value: Any, text: str = "") -> str:
+    """Return a text for messages: that of a value may have a megabyte."""
+    text = text or repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 # Values
@@ -193,7 +203,9 @@ def _plugins(value: Any) -> tuple[Any, ...]:
     strings = [... if element == "..." else element for element in value if element is ... or isinstance(element, str)]
     _names([element for element in strings if element is not ...])
     for element in value:
-        if isinstance(element, (int, float, dict, list)):  # TOML has no other objects; a call may pass plugin objects
+        if isinstance(
+            element, (int, float, dict, list, datetime.date, datetime.time)
+        ):  # TOML has no other objects; a call may pass plugin objects
             raise ValueError(f"{value!r}, with {element!r} in it")
     return tuple(... if isinstance(element, str) and element == "..." else element for element in value)
 

@@ -29,7 +29,7 @@ class ExampleCall:
         args, kwargs: The example's arguments.
         spec: The dynamic axes and numbers, and the inputs' names.
         forward: The parameters of the model's forward.
-        weights: Tensors that take the place of the module's own, see `find_weights`: owner, name, tensor.
+        weights: Tensors that take the place of the module's own, see `find_weights`: path of the owner, name, tensor.
     """
 
     model: torch.nn.Module | ExportedProgram
@@ -38,7 +38,7 @@ class ExampleCall:
     kwargs: dict[str, Any]
     spec: DynamicSpec
     forward: inspect.Signature
-    weights: Sequence[tuple[torch.nn.Module, str, torch.Tensor]] = ()
+    weights: Sequence[tuple[str, str, torch.Tensor]] = ()
 
 
 def read_call(

@@ -28,7 +28,7 @@ __all__ = [
     "flatten_inputs",
     "flatten_output_spec",
     "flatten_outputs",
-    "register_dataclasses",
+    "register_containers",
 ]
 
 _registration = threading.Lock()
@@ -55,22 +55,40 @@ class RenamingKey(pytree.MappingKey[str, Any]):
     renamed: Mapping[str, str]
 
 
-def register_dataclasses(tree: Any) -> bool:
-    """Register dataclasses with torch's pytree; return whether one was new.
+def register_containers(tree: Any) -> bool:
+    """Register dataclasses and subclasses of dict with torch's pytree.
 
-    torch exports registered dataclasses only. A registration counts for the whole process, as one that the user makes by
-    `torch.export.register_dataclass`.
+    torch exports registered classes only. A registration counts for the whole process, as one that the user makes by
+    `torch.export.register_dataclass`. A dict with attributes of its own is left, since a copy by its items would lose them.
+    Returns whether one was found.
     """
     found = False
     for leaf in () if type(tree) is torch.Tensor else pytree.tree_leaves(tree):
         kind = type(leaf)
-        if dataclasses.is_dataclass(kind):
+        is_dataclass = dataclasses.is_dataclass(kind)
+        if is_dataclass or (isinstance(leaf, dict) and not vars(leaf)):
             with _registration:
                 if kind not in pytree.SUPPORTED_NODES:
-                    register_dataclass(kind)
-            register_dataclasses(leaf)
+                    register_dataclass(kind) if is_dataclass else _register_dict(kind)
+            register_containers(leaf)
             found = True
     return found
+
+
+def _register_dict(kind: type[dict[Any, Any]]) -> None:
+    def made(values: Iterable[Any], keys: list[Any]) -> dict[Any, Any]:
+        new = kind.__new__(kind)  # the constructor may have parameters of its own
+        for key, value in zip(keys, values, strict=True):
+            new[key] = value
+        return new
+
+    pytree.register_pytree_node(
+        kind,
+        lambda given: ([*given.values()], [*given]),
+        made,
+        serialized_type_name=f"{kind.__module__}.{kind.__qualname__}",
+        flatten_with_keys_fn=lambda given: ([(pytree.MappingKey(key), value) for key, value in given.items()], [*given]),
+    )
 
 
 def children(value: Any) -> list[tuple[str, Any]] | None:
@@ -112,16 +130,16 @@ def bind(forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
 def flatten_inputs(bound: inspect.BoundArguments, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Leaf]:
     """Flatten ``(args, kwargs)`` in torch's pytree order, with default names.
 
-    Lists every leaf: tensors, numbers, None, strings. Registers new dataclasses, as `register_dataclasses` does. `bound` has
+    Lists every leaf: tensors, numbers, None, strings. Registers new dataclasses, as `register_containers` does. `bound` has
     the same arguments by parameter.
     """
-    register_dataclasses((tuple(args), dict(kwargs)))
+    register_containers((tuple(args), dict(kwargs)))
     return _leaves(_roots(list(bound.signature.parameters.values()), args, kwargs))
 
 
 def flatten_outputs(tree: Any) -> list[Leaf]:
     """Flatten a model's result, with default names; None and constants are leaves too."""
-    register_dataclasses(tree)
+    register_containers(tree)
     top = children(tree)
     if top is None:
         return [Leaf(("output",), "output", tree)]

@@ -36,7 +36,7 @@ class Candidate:
     symbolic: Symbolic
 
     def __str__(self) -> str:
-        name = self.symbolic.direct or self.symbolic.function.__name__
+        name = self.symbolic.name.rpartition(".")[2]
         place = f" at {self.symbolic.location}" if self.symbolic.location else ""
         return f"the symbolic {name} of {self.source}{place}"
 
@@ -66,12 +66,23 @@ class Dispatcher:
 
         Raises PluginConflict where plugins claim it and none wins.
         """
-        sources = self._sources(op)
-        if self.conflicts and (rivals := self._rivals(op, sources)):
-            raise PluginConflict("\n".join(_conflict((str(sources[0]), str(rival)), [op]) for rival in rivals))
+        if message := self.conflict(op):
+            raise PluginConflict(message)
+        return self.serving(op, opset)
+
+    def serving(self, op: str, opset: int) -> list[Candidate]:
+        """The symbolics as in `candidates`, of conflicting plugins too."""
         return [
-            Candidate(source, entry) for source in sources for entry in reversed(source.table.versions(op)) if entry.serves(opset)
+            Candidate(source, entry)
+            for source in self._sources(op)
+            for entry in reversed(source.table.versions(op))
+            if entry.serves(opset)
         ]
+
+    def conflict(self, op: str) -> str:
+        """The plugins that claim an operator of which none wins, and the cure; else ""."""
+        sources = self._sources(op) if self.conflicts else []
+        return "\n".join(_conflict((str(sources[0]), str(rival)), [op]) for rival in self._rivals(op, sources))
 
     def registered(self, op: str) -> list[Candidate]:
         """The symbolics for an operator's overload at any opset, best table first."""
@@ -110,10 +121,11 @@ class Dispatcher:
                 )
 
     def _rivals(self, op: str, sources: list[Source]) -> list[Source]:
-        """The tables of other plugins that rank as high as the first one."""
+        """The other tables of other plugins that rank as high as the first one."""
         return [
             other for other in sources[1:]
-            if other.plugin != sources[0].plugin and self.rank(op, other) == self.rank(op, sources[0])
+            if other.plugin != sources[0].plugin and other.table is not sources[0].table
+            and self.rank(op, other) == self.rank(op, sources[0])
         ]  # fmt: skip
 
     def _conflicts(self) -> list[str]:

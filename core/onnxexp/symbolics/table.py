@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import torch
 
 from onnxexp.builder.tensor import Tensor
+from onnxexp.errors import PluginError
 
 __all__ = ["Symbolic", "SymbolicTable", "location_of", "name_of"]
 
@@ -76,11 +77,11 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 def location_of(function: Callable[..., Any]) -> str:
-    """``file:line`` of a function, a method, or the `__call__` of an object."""
+    """``file:line`` of a function, a method, or an object's `__call__`; "" for C."""
     plain = inspect.unwrap(function)
     plain = getattr(plain, "__func__", plain)  # a method's function
-    code = getattr(plain, "__code__", None) or type(plain).__call__.__code__  # an object has none of its own
-    return f"{code.co_filename}:{code.co_firstlineno}"
+    code = getattr(plain, "__code__", None) or getattr(type(plain).__call__, "__code__", None)  # an object has none of its own
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
 
 
 def _tensors(args: Sequence[Any]) -> Iterator[Tensor]:
@@ -115,7 +116,8 @@ class SymbolicTable:
 
         `until`, `dtypes` and `static_shapes` declare what it cannot do, see `Symbolic`.
 
-        Raises ValueError where the table has an entry for the same operator and `since` already.
+        Raises ValueError where the table has an entry for the same operator and `since` already, PluginError for what is no
+        function and for opsets that are no numbers.
         """
         limits = None if dtypes is None else frozenset(dtypes)
 
@@ -132,6 +134,8 @@ class SymbolicTable:
         The ONNX operator gets no attributes.
         """
         for name, onnx_name in operators.items():
+            if not isinstance(onnx_name, str):
+                raise PluginError(f"direct: {name} is to become {onnx_name!r}; cure: the name of an ONNX operator")
             self._add(Symbolic(self._full(name), since, _direct(onnx_name), onnx_name))
 
     def include(self, *tables: SymbolicTable) -> None:
@@ -171,6 +175,10 @@ class SymbolicTable:
         return name if "::" in name else f"{self.namespace}::{name}"
 
     def _add(self, entry: Symbolic) -> None:
+        limits: list[Any] = [entry.since, *([] if entry.until is None else [entry.until])]  # packs need no type checker
+        function: Any = entry.function
+        if not callable(function) or not all(isinstance(limit, int) for limit in limits):
+            raise PluginError(f"the symbolic of {entry.op} is {entry!r}; cure: a function, and whole numbers as opsets")
         versions = self._entries.setdefault(entry.op, [])
         if any(version.since == entry.since for version in versions):
             raise ValueError(f"{entry.op} has a symbolic for opset {entry.since or 'any'} in this table already")

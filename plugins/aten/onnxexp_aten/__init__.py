@@ -12,6 +12,7 @@ from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp_aten.capture.export_patches import keep_operators_whole
 from onnxexp_aten.complex.complex_lowering import lower_complex
 from onnxexp_aten.passes.allow_zero_sizes import AllowZeroSizes
+from onnxexp_aten.passes.bfloat16_kernels import WarnOfBfloat16
 from onnxexp_aten.passes.compose_views import ComposeViews
 from onnxexp_aten.passes.find_equal_bags import FindEqualBags
 from onnxexp_aten.passes.find_negative_sizes import FindNegativeSizes
@@ -63,7 +64,8 @@ class Aten:
         """Fuse, flatten and fold nodes; allow sizes of 0; remove names of sizes."""
         attention = [FuseGroupedAttention(), FuseCachedAttention(), FuseRotary(options)]
         fusions = [ComposeViews(), FuseMulChains(options), FlattenConcat(), FoldBatchNorm(options)]
-        return [*attention, *fusions, AllowZeroSizes(), UnnameSizes(options)]
+        warning = [WarnOfBfloat16()] if options.target == "onnxruntime" else []
+        return [*attention, *fusions, AllowZeroSizes(), UnnameSizes(options), *warning]
 
 
 plugin = Aten()

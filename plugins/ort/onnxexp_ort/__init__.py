@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from onnxexp_ort.plugin import ContribOperators, SkipNorms
+from onnxexp_ort.plugin import Bfloat16OnCpu, ContribOperators, SkipNorms
 
-__all__ = ["ContribOperators", "SkipNorms", "plugin"]
+__all__ = ["Bfloat16OnCpu", "ContribOperators", "SkipNorms", "plugin"]
 
 plugin = ContribOperators()

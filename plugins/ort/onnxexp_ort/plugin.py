@@ -10,12 +10,13 @@ import onnxexp
 from onnxexp_aten.passes.compose_views import ComposeViews
 from onnxexp_aten.passes.fuse_rotary import FuseRotary
 from onnxexp_ort.cached_attention import FIRST_WITH_ATTENTION, PRESENTS, attend_with_cache
+from onnxexp_ort.cast_bfloat16 import CastBfloat16
 from onnxexp_ort.choose_attention import ChooseAttention
 from onnxexp_ort.domain import DOMAIN
 from onnxexp_ort.fuse_quick_gelu import FuseQuickGelu
 from onnxexp_ort.fuse_skip_norms import FuseSkipNorms
 
-__all__ = ["ContribOperators", "SkipNorms"]
+__all__ = ["Bfloat16OnCpu", "ContribOperators", "SkipNorms"]
 
 
 class ContribOperators:
@@ -45,3 +46,15 @@ class SkipNorms:
     def post_pass(self) -> list[ir.passes.InPlacePass]:
         """Fuse sums with their norms."""
         return [FuseSkipNorms()]
+
+
+class Bfloat16OnCpu:
+    """Let a model of bfloat16 run on ONNX Runtime's CPU provider.
+
+    It is no part of the target, since accelerators have kernels for bfloat16: Casts would slow the model down there.
+    """
+
+    @onnxexp.hookimpl(trylast=True)  # after the fusions of other plugins
+    def post_pass(self) -> list[ir.passes.InPlacePass]:
+        """Write Casts around what the provider does not compute in bfloat16."""
+        return [CastBfloat16()]

@@ -16,7 +16,7 @@ from onnxexp_quantized.capture.fake_quantize_modules import constant_fake_quanti
 from onnxexp_quantized.capture.forward_hooks import hooked
 from onnxexp_quantized.capture.inputs import quantized_inputs
 from onnxexp_quantized.capture.integer_form import IntegerForm
-from onnxexp_quantized.capture.model_patches import is_quantized, quantizing_functions, stand_ins
+from onnxexp_quantized.capture.model_patches import calls_quantizing, is_quantized, quantizing_functions, stand_ins
 from onnxexp_quantized.capture.outputs import WriteParameters, integer_outputs
 from onnxexp_quantized.capture.refusals import check_model
 from onnxexp_quantized.lowering.affine import NARROW
@@ -28,6 +28,7 @@ from onnxexp_quantized.passes.check_weights import FindWeights
 from onnxexp_quantized.styles.operator_style import STYLES
 from onnxexp_quantized.styles.pass_list import passes_for
 from onnxexp_quantized.torchscript.program import as_program, programs_in
+from onnxexp_quantized.weights.fold_scales import LIBRARY_WEIGHTS, library_weights
 
 __all__ = ["Quantized"]
 
@@ -51,14 +52,22 @@ class Quantized:
             domain com.microsoft too, QGemm, QLinearAdd and others. What has no such operator stays as in "qdq".
         narrow: What becomes of weights of 4 and 2 bits below the opsets that have them, 21 and 25. "widen" stores the same
             integers with 8 bits, "error" refuses them.
+        int8_products: Which products of a float tensor and an integer weight ONNX Runtime computes with integers: it rounds the
+            float tensor to 8 bits, and the result may differ by 2 percent of the largest. "quantized": those with weights that
+            torchao or PT2E quantized. "all": also products that a model writes out, `x @ (integers.to(x.dtype) * scale)`. They
+            take 0.3 of the float layer's time, see `weights/fold_scales.py`. "none": ONNX Runtime stores each weight as floats
+            when it loads the file, and its results are torch's.
     """
 
     symbolics = TABLES
 
-    def __init__(self, *, dynamic: str = "exact", style: str = "qdq", narrow: str = "widen") -> None:
+    def __init__(
+        self, *, dynamic: str = "exact", style: str = "qdq", narrow: str = "widen", int8_products: str = "quantized"
+    ) -> None:
         self.dynamic = _one_of("dynamic", dynamic, ("exact", "ort"))
         self.style = _one_of("style", style, STYLES)
         self.narrow = _one_of("narrow", narrow, ("widen", "error"))
+        self.int8_products = _one_of("int8_products", int8_products, ("quantized", "all", "none"))
 
     @hookimpl
     def capture_context(self, context: ExportContext) -> AbstractContextManager[Any]:
@@ -76,6 +85,7 @@ class Quantized:
         A quantized model in TorchScript becomes a module that runs its graph.
         """
         stack: contextlib.ExitStack = context.plugin_data[_PATCHES]
+        context.plugin_data.setdefault(LIBRARY_WEIGHTS, library_weights(model))
         forms = {index: form for index, form in context.input_forms.items() if isinstance(form, IntegerForm)}
         if isinstance(model, torch.nn.Module):
             stack.enter_context(programs_in(model))
@@ -83,12 +93,14 @@ class Quantized:
         model = scripted or model
         quantized = is_quantized(model) or bool(forms) or scripted is not None
         check_model(model, options.capture, quantized)
+        plain = not quantized and isinstance(model, torch.nn.Module)
+        if plain:
+            stack.enter_context(quantizing_functions())
         if quantized:
             stack.enter_context(stand_ins(model))
+        if quantized or (plain and calls_quantizing(model)):
             before = quantized_inputs(model, args, kwargs, forms)
             stack.enter_context(hooked(model, before, integer_outputs(context.plugin_data.setdefault(_OUTPUTS, {}))))
-        elif isinstance(model, torch.nn.Module):
-            stack.enter_context(quantizing_functions())
         if isinstance(model, torch.nn.Module):
             stack.enter_context(constant_fake_quantization(model))
         return scripted
@@ -107,7 +119,7 @@ class Quantized:
     def post_pass(self, options: Options, context: ExportContext) -> list[ir.passes.InPlacePass]:
         """Arrange the graph for ONNX Runtime's integer kernels."""
         written = WriteParameters(context.input_forms, context.plugin_data.setdefault(_OUTPUTS, {}))
-        return [*passes_for(self.style, options, context.plugin_data), written]
+        return [*passes_for(self.style, self.int8_products, options, context.plugin_data), written]
 
 
 def _one_of(name: str, given: str, known: Sequence[str]) -> str:

@@ -14,8 +14,9 @@ import socket
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -85,14 +86,12 @@ class Results:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._lock: BinaryIO | None = None
+        self._lock: FileIO | None = None
 
     def __enter__(self) -> Results:
-        try:
+        with self._explained():
             (self.folder / _PARTS).mkdir(parents=True, exist_ok=True)
-            self._lock = (self.folder / _LOCK).open("a+b")
-        except OSError as error:
-            raise OptionError(f"cannot write results to {self.folder}: {error.strerror}; give another folder by -o") from None
+            self._lock = (self.folder / _LOCK).open("a+b", buffering=0)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -100,9 +99,9 @@ class Results:
             owner = self._lock.read().decode("utf-8", "replace") or "another process"
             self._lock.close()
             raise OptionError(f"{owner} writes to {self.folder}: wait for its end, or give another folder by -o") from None
-        self._lock.truncate(0)
-        self._lock.write(f"process {os.getpid()} on {socket.gethostname()}".encode())
-        self._lock.flush()
+        with self._explained():
+            self._lock.truncate(0)
+            self._lock.write(f"process {os.getpid()} on {socket.gethostname()}".encode())
         return self
 
     def __exit__(self, kind: object, *exc: object) -> None:
@@ -112,6 +111,15 @@ class Results:
         finally:
             if self._lock is not None:
                 self._lock.close()
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if self._lock is not None:
+                self._lock.close()
+            raise OptionError(f"cannot write results to {self.folder}: {error.strerror}; give another folder by -o") from None
 
     def done(self, *, failed_too: bool = True) -> set[str]:
         """Return the keys of the cells that have a result, or of those that are "ok"."""
@@ -163,6 +171,16 @@ def rows(table: pa.Table) -> list[dict[str, Any]]:
     return found
 
 
+def _checked(table: pa.Table) -> pa.Table:
+    """Return a table whose names and texts are valid, with the types of ours.
+
+    Raises ArrowInvalid, ValueError or TypeError for another one.
+    """
+    table.validate(full=True)
+    fields = {field.name: field for field in (*table.schema, *SCHEMA)}
+    return table.cast(pa.schema([fields[name] for name in table.column_names]))
+
+
 def _escaped(value: Any) -> Any:
     """Escape lone surrogates, which Parquet cannot store.
 
@@ -191,8 +209,8 @@ def _concatenated(files: Iterable[Path], columns: Sequence[str] | None) -> pa.Ta
     for file in files:
         try:
             with contextlib.suppress(FileNotFoundError):  # merged meanwhile by a sweep that goes on
-                tables.append(pq.read_table(file, columns=columns))
-        except (pa.ArrowInvalid, OSError) as error:
+                tables.append(_checked(pq.read_table(file, columns=columns)))
+        except (pa.ArrowException, OSError, ValueError, TypeError, LookupError) as error:  # of what was damaged or made by hand
             raise OptionError(
                 f"the file of results {file} is broken: {error}; cure: move it away, which loses its rows only"
             ) from None

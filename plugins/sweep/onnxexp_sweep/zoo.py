@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,8 @@ from typing import Any
 from importlib_metadata import entry_points
 
 from onnxexp import OptionError
+from onnxexp.request.untrusted_files import parse_toml
 from onnxexp.suggest import nearest
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 __all__ = ["EXPORT_OPTIONS", "FRONTENDS", "MODELS", "Model", "Zoo", "read", "read_bytes"]
 
@@ -88,11 +83,11 @@ def read(path: Path) -> Zoo:
     Raises OptionError, which lists every mistake in the file.
     """
     try:
-        table = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise OptionError(f"the zoo file {path} cannot be read: {error.strerror}; give the path of a TOML file") from None
-    except ValueError as error:  # of TOML or of UTF-8
-        raise OptionError(f"the zoo file {path} is no TOML: {error}; cure: correct the line") from None
+        contents = path.read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise OptionError(f"the zoo file {str(path)!a} cannot be read: {reason}; give the path of a TOML file") from None
+    table = parse_toml(contents, f"the zoo file {path}")
     problems = list(_problems(table))
     if not problems:
         zoo = _zoo(path, table)

@@ -27,6 +27,7 @@ from onnxexp_torch_onnx.graph_text import PARAMETER, graph_text
 from onnxexp_torch_onnx.module_functions import ModuleFunctions, check_opset
 from onnxexp_torch_onnx.number_inputs import export_with_number_inputs, read_example
 from onnxexp_torch_onnx.onnxscript_symbolics import translations
+from onnxexp_torch_onnx.quantized_values import quantized_as_parts, split_arguments
 from onnxexp_torch_onnx.registry import registered
 from onnxexp_torch_onnx.settings import settings
 
@@ -70,7 +71,8 @@ def export(
     Args:
         training: A member of TrainingMode, or a bool; None is EVAL.
         args, kwargs: As for `onnxexp.export`. An int or a float is an input of the graph, unless `dynamic_shapes` is given; a
-            number that the model fixes is a constant, with a warning.
+            number that the model fixes is a constant, with a warning. A quantized tensor is three inputs, and as a result three
+            outputs: integers, scale and zero point.
         dynamic_axes: As for `onnxexp.export`; an input's axis that the model fixes is static, with a warning.
         input_names: Names of the inputs, then of the parameters in the order of the model's state_dict.
         operator_export_type: A member of OperatorExportTypes; None is ONNX.
@@ -88,6 +90,7 @@ def export(
     Raises what `onnxexp.export` raises, and CheckerError if `enable_onnx_checker` is set and the check fails.
     """
     model = unwrapped(model)
+    args, kwargs = split_arguments(model, args, kwargs)
     old = deprecated_arguments.read(older, inspect.signature(export).parameters)
     kind = deprecated_arguments.export_type(operator_export_type, old.get("aten"), old.get("export_raw_ir"))
     if keep_initializers_as_inputs is None:
@@ -104,7 +107,7 @@ def export(
         tables.append(ModuleFunctions(model, export_modules_as_functions))
     inlining = autograd_inlining and (kind.keeps_all or not kind.keeps_unknown)
     changes = {"autograd_inlining": inlining, "python_ops": symbols.python_ops, "operator_export_type": kind.name}
-    with settings(opset=opset_version or DEFAULT_OPSET, training=mode.name == "TRAINING", **changes):
+    with settings(opset=opset_version or DEFAULT_OPSET, training=mode.name == "TRAINING", **changes), quantized_as_parts(model):
 
         def run(numbers: Any, names: Any, capture: str, axes: Any) -> ONNXProgram:
             return onnxexp.export(
@@ -127,9 +130,8 @@ def export(
                 verify=verify,
             )
 
-        program = export_without_fixed_axes(
-            lambda axes: export_with_number_inputs(example, functools.partial(run, axes=axes), capture), dynamic_axes
-        )
+        numbered = functools.partial(export_with_number_inputs, example, capture=capture)
+        program = export_without_fixed_axes(lambda axes: numbered(functools.partial(run, axes=axes)), dynamic_axes)
     _finish(program, model, example.parameter_names, f, old, verbose, external_data)
     return program
 

@@ -1,4 +1,4 @@
-"""`dynamic_axes` for an axis that the model fixes: a warning, as in torch.onnx."""
+"""Warn of `dynamic_axes` that a model cannot have, as torch.onnx does."""
 
 from __future__ import annotations
 
@@ -6,19 +6,24 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from onnxexp import CaptureError, ONNXProgram, warn
+from onnxexp import CaptureError, ONNXProgram, OptionError, warn
 from onnxexp_torch_onnx.errors import OnnxExporterWarning
 
 __all__ = ["export_without_fixed_axes"]
 
-_FIXED = re.compile(r"axis (\d+) of input (\S+)(?: \([^)]*\))? was asked to be dynamic, but the model fixes it to \d+")
+_FIXED = re.compile(
+    r"axis (\d+) of input (\S+)(?: \([^)]*\))? was asked to be dynamic, but the model fixes it to (?:\d+|the size of)"
+)
 """The reason in a CaptureError of the core or of the TorchScript frontend."""
+_UNKNOWN = re.compile(r"dynamic_axes\['(.*)'\]: the model has no input or output of that name")
+"""The reason in an OptionError of the core."""
 
 
 def export_without_fixed_axes(run: Callable[[Any], ONNXProgram], axes: Any) -> ONNXProgram:
-    """Export with these `dynamic_axes`, but for those of inputs that the model fixes.
+    """Export with `dynamic_axes`, without those that the model cannot have.
 
-    Each of these is a warning with its reason. Raises what `run` raises for any other reason.
+    These are names that it lacks, and axes of inputs that it fixes. Each is a warning with its reason. Raises what `run` raises
+    for any other reason.
     """
     reasons: list[str] = []
     while True:
@@ -33,6 +38,12 @@ def export_without_fixed_axes(run: Callable[[Any], ONNXProgram], axes: Any) -> O
             named = ", ".join(f"axis {axis} of {name}" for name, axis in sorted(found))
             reasons.append(f"dynamic_axes: the model fixes {named}, so the file has a static size there: {error}")
             axes = remaining
+        except OptionError as error:
+            unknown = _UNKNOWN.match(str(error))
+            if unknown is None:
+                raise
+            axes = {key: given for key, given in axes.items() if key != unknown[1]}
+            reasons.append(f"{error} The entry has no effect.")
     for reason in reasons:
         warn(reason, OnnxExporterWarning)
     return program

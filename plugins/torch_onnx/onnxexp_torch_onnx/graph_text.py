@@ -12,6 +12,7 @@ import onnx
 import onnx_ir as ir
 import torch
 
+from onnxexp.program.printable_text import one_line
 from onnxexp.torch_compat import ScriptModule
 from onnxexp_torch_onnx.scalar_type import JitScalarType
 
@@ -38,15 +39,19 @@ def graph_text(model: ir.Model, original: Any) -> str:
     parameters = [value for value in graph.initializers.values() if PARAMETER in value.meta]
     inputs = dict.fromkeys([*graph.inputs, *sorted(parameters, key=lambda value: value.meta[PARAMETER])])
     separator = ",\n      "
-    lines = [f"graph({separator.join(map(_declared, inputs))}) {{"]
-    lines += [
+    declared = separator.join(_ascii(_declared(value)) for value in inputs)
+    lines = [
         f"  {_declared(value)} = onnx::Constant[value={_tensor(value.const_value)}]()"
         for value in graph.initializers.values()
         if value not in inputs and value.const_value is not None
     ]
     writer = _Writer(_classes(original), model.opset_imports)
     lines += [*writer.nodes(graph, 1), f"  return ({_names(graph.outputs)})", "}"]
-    return "\n".join(lines).encode("ascii", "backslashreplace").decode("ascii")
+    return "\n".join([f"graph({declared}) {{", *map(_ascii, lines)])
+
+
+def _ascii(line: str) -> str:
+    return one_line(line).encode("ascii", "backslashreplace").decode("ascii")
 
 
 class _Writer:

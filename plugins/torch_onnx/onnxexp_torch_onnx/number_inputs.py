@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError, LoweringError, ONNXProgram, warn
 from onnxexp.request.module_and_forward import as_module, forward_of
-from onnxexp.request.pytree_leaves import register_dataclasses
+from onnxexp.request.pytree_leaves import register_containers
 from onnxexp.request.tensor_list import TensorList, whole_lists
 from onnxexp.torch_compat import ScriptFunction, ScriptModule
 
@@ -66,7 +66,7 @@ def read_example(model: Any, args: Any, kwargs: Mapping[str, Any] | None, names:
     named = dict(kwargs or {})
     if positional and type(positional[-1]) is dict:
         positional, named = positional[:-1], {**positional[-1], **named}
-    register_dataclasses((positional, named))
+    register_containers((positional, named))
     if isinstance(model, (ScriptModule, ScriptFunction)):
         positional, named = whole_lists(as_module(model), positional, named, "script")
     leaves, spec = pytree.tree_flatten((positional, named))

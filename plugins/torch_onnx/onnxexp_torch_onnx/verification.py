@@ -14,6 +14,7 @@ from onnxexp import VerificationError
 from onnxexp.checking.comparison import compare, run_eager
 from onnxexp_torch_onnx.exporting import export
 from onnxexp_torch_onnx.mismatch import GraphInfo, find_mismatch
+from onnxexp_torch_onnx.quantized_values import quantized_as_parts, split_arguments
 
 __all__ = ["GraphInfo", "OnnxBackend", "VerificationOptions", "find_mismatch", "verify"]
 
@@ -90,7 +91,9 @@ def verify(
         if args and isinstance(args[-1], dict) and not kwargs:
             args, kwargs = args[:-1], args[-1]
         assert program.eager is not None
-        expected = run_eager(program.eager, args, kwargs)
+        args, kwargs = split_arguments(model, args, kwargs)
+        with quantized_as_parts(model):
+            expected = run_eager(program.eager, args, kwargs)
         actual = _reference(program, args, kwargs) if options.backend is OnnxBackend.REFERENCE else program(*args, **kwargs)
         _check(pytree.tree_leaves(expected), pytree.tree_leaves(actual), options)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
@@ -190,16 +190,23 @@ def _together(parts: list[tuple[list[Any], Any]]) -> list[Any]:
     return [leaf for leaves, _ in parts for leaf in leaves]
 
 
-def build(structure: Any, leaves: Iterator[Any]) -> Any:
-    """Rebuild nested objects from leaves and structure."""
+def build(structure: Any, leaves: Iterator[Any], born: Callable[[Any], None] = lambda container: None) -> Any:
+    """Rebuild nested objects from leaves and structure.
+
+    `born` gets each new list and dict.
+    """
     kind = structure[0]
     if kind == "list":
-        return Items(build(part, leaves) for part in structure[1])
+        made = Items(build(part, leaves, born) for part in structure[1])
+        born(made)
+        return made
     if kind == "tuple":
-        return tuple(build(part, leaves) for part in structure[1])
+        return tuple(build(part, leaves, born) for part in structure[1])
     if kind == "dict":
-        return {key: build(part, leaves) for key, part in zip(structure[1], structure[2], strict=True)}
+        entries = {key: build(part, leaves, born) for key, part in zip(structure[1], structure[2], strict=True)}
+        born(entries)
+        return entries
     if kind == "maybe":
         absent = next(leaves)
-        return Maybe(absent, build(structure[1], leaves))
+        return Maybe(absent, build(structure[1], leaves, born))
     return next(leaves)

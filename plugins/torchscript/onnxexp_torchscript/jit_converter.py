@@ -12,7 +12,7 @@ from onnxexp import CaptureError, Graph, TensorType, Value, warn
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.tensor_list import TensorList
 from onnxexp_torchscript import constants
-from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor
+from onnxexp_torchscript.abstract_tensor import NUMBERS, UNKNOWN
 from onnxexp_torchscript.branches import with_optionals
 from onnxexp_torchscript.canonical_calls import REWRITTEN
 from onnxexp_torchscript.container_inputs import FIRST_WITH_OPTIONALS, ContainerInputs
@@ -183,7 +183,7 @@ def _like(interpreter: Interpreter, leaf: Any, example: Any) -> Any:
 
 def _leaves(interpreter: Interpreter, result: Any) -> list[Any]:
     if isinstance(result, Items) and result.sequence is not None:
-        if result.element is not None and not isinstance(result.element, AbstractTensor) and result.element is not UNKNOWN:
+        if isinstance(result.element, NUMBERS):
             raise interpreter.refuse("the model returns a list of numbers of unknown length", "return torch.tensor of it")
         return [as_sequence(interpreter, result)]
     if isinstance(result, Maybe):

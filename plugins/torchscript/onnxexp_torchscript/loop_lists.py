@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,12 +15,34 @@ from onnxexp_torchscript.interpreter import Interpreter
 from onnxexp_torchscript.python_numbers import Number, as_tensor, unwrap
 from onnxexp_torchscript.unknown_length_lists import fake_of
 
-__all__ = ["Collected", "collectable"]
+__all__ = ["Collected", "collectable", "extended_lists", "with_extended"]
 
 
 def collectable(items: Any) -> bool:
     """Whether a loop can collect into a list, by its contents before the loop."""
     return isinstance(items, Items) and items.collecting is None and (items.sequence is None or items.axis == 0)
+
+
+def extended_lists(block: Any, carried: Sequence[Any]) -> dict[int, Items]:
+    """Return the carried lists that each round extends (``outs += [x]``), by index.
+
+    They are changed as lists outside the loop are by ``append``.
+    """
+    found = {}
+    _, *given = block.inputs()
+    _, *after = block.outputs()
+    for index, (value, result, thing) in enumerate(zip(given, after, carried, strict=True)):
+        while result.node().kind() == "aten::add_":
+            result = result.node().inputsAt(0)
+        if isinstance(thing, Items) and result.unique() == value.unique():
+            found[index] = thing
+    return found
+
+
+def with_extended(carried: Sequence[Any], extended: Mapping[int, Items]) -> list[Any]:
+    """Put extended lists between the other carried variables, at their indices."""
+    others = iter(carried)
+    return [extended[index] if index in extended else next(others) for index in range(len(carried) + len(extended))]
 
 
 class Collected:

@@ -10,7 +10,7 @@ from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor
 from onnxexp_torchscript.branches import joined, kind_of, placeholder
 from onnxexp_torchscript.export_time_values import UNINITIALIZED, Items, Journal, Maybe, build, flatten, restore
 from onnxexp_torchscript.interpreter import Interpreter
-from onnxexp_torchscript.loop_lists import Collected, collectable
+from onnxexp_torchscript.loop_lists import Collected, collectable, extended_lists, with_extended
 from onnxexp_torchscript.python_numbers import Number, is_number, unwrap, wrap
 
 __all__ = ["loop"]
@@ -143,7 +143,8 @@ class _Rolled:
         self.block = block
         self.trips = trips
         self.condition = condition
-        self.carried = carried
+        self.extended = extended_lists(block, carried)
+        self.carried = [thing for index, thing in enumerate(carried) if index not in self.extended]
         self.cells: list[_Cell] = []
         self.slots: list[_Slot] = []
         self.structure: Any = None
@@ -183,12 +184,13 @@ class _Rolled:
             for collected in self.collected:
                 collected.enter(graph)
             index = interpreter.value("prim::Loop", interpreter.sizes.unbacked.any_number(int))
-            carried, held = build(structure, iter([slot.enter(interpreter) for slot in self.slots]))
+            carried, held = build(structure, iter([slot.enter(interpreter) for slot in self.slots]), interpreter.journal.born)
             for cell, thing in zip(self.cells, held, strict=True):
                 cell.set(thing)
             failure: CaptureError | None = None
             try:
-                going, *after = _round(interpreter, self.block, [index, *carried])
+                going, *after = _round(interpreter, self.block, [index, *with_extended(carried, self.extended)])
+                after = [thing for index, thing in enumerate(after) if index not in self.extended]
                 fitted = tuple(_fitted(start, now) for start, now in zip(self.carried, after, strict=True))
                 results = (fitted, tuple(cell.get() for cell in self.cells))
                 for collected in self.collected:
@@ -376,7 +378,7 @@ class _Rolled:
             cell.set(thing)
         for collected in self.collected:
             collected.after()
-        return list(carried)
+        return with_extended(carried, self.extended)
 
 
 def _fitted(start: Any, now: Any) -> Any:

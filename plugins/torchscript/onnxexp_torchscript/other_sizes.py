@@ -97,29 +97,51 @@ class _Size:
         return self.low <= value and (self.high is None or value <= self.high)
 
 
-def other_sizes(spec: DynamicSpec, example: Sequence[Any], axes: AxisLengths) -> Iterator[OtherSizes]:
+def other_sizes(spec: DynamicSpec, example: Sequence[Any], axes: AxisLengths, opposite: bool = False) -> Iterator[OtherSizes]:
     """Yield examples at other sizes, the most general first.
 
     First every size is another one, then sizes keep their powers of two, their differences, their ratios. Every dynamic number
     is another one, too. Nothing is yielded where no axis and no number is dynamic.
+
+    With `opposite`, the only example has the smallest size where the largest was: ``max(n, m)`` is the other one there.
     """
     sizes = _sizes(spec, axes)
     given = {index: example[index] for index, wanted in spec.scalars.items() if wanted.required}
     seen = [([size.value for size in sizes.values()], given)]
     shapes = [(leaf.shape, axes) for leaf, axes in zip(example, spec.axes, strict=True) if isinstance(leaf, torch.Tensor)]
     one_new = any(length == 1 and axis not in axes for shape, axes in shapes for axis, length in enumerate(shape))
-    for attempt, values in enumerate(_choices(list(sizes.values()), one_new)):
+    for attempt, values in enumerate(_choices(list(sizes.values()), one_new, opposite)):
         numbers = {index: _NUMBER_CHANGES[attempt % 2](number) for index, number in given.items()}
         lengths = axes.at(dict(zip(sizes, values, strict=True)))
         allowed = all(_limits(spec.axes[index][axis]).allows(length) for (index, axis), length in lengths.items())
         if (values, numbers) not in seen and allowed:
             seen.append((values, numbers))
-            yield _example(spec, example, lengths, numbers)
+            if attempt or not opposite:
+                yield _example(spec, example, lengths, numbers)
 
 
-def _choices(sizes: Sequence[_Size], one_new: bool) -> Iterator[list[int]]:
-    yield _apart(sizes, one_new)
-    yield from ([change(size.value) for size in sizes] for change in _CHANGES)
+def _choices(sizes: Sequence[_Size], one_new: bool, opposite: bool) -> Iterator[list[int]]:
+    apart = _apart(sizes, one_new)
+    yield apart
+    if opposite:
+        yield _reversed([size.value for size in sizes], apart)
+    else:
+        yield from ([change(size.value) for size in sizes] for change in _CHANGES)
+
+
+def _reversed(own: Sequence[int], other: Sequence[int]) -> list[int]:
+    """Return other sizes in the opposite order of the example's; sums stay sums."""
+    order = sorted(range(len(own)), key=lambda index: (own[index], other[index]))
+    sums: dict[int, tuple[int, int]] = {}
+    for place, index in enumerate(order):
+        pairs = itertools.combinations(order[:place], 2)
+        kept = [(a, b) for a, b in pairs if all(each[a] + each[b] == each[index] for each in (own, other))]
+        sums |= {index: kept[0]} if kept else {}
+    free = [index for index in order if index not in sums]
+    values = dict(zip(free, sorted((other[index] for index in free), reverse=True), strict=True))
+    for index in filter(sums.__contains__, order):
+        values[index] = sum(values[term] for term in sums[index])
+    return [values[index] for index in range(len(own))]
 
 
 def _sizes(spec: DynamicSpec, axes: AxisLengths) -> dict[sympy.Symbol, _Size]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from torch.jit._trace import TopLevelTracedModule, TracedModule
 from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError
-from onnxexp.capture.example_inputs import enlarge
+from onnxexp.capture.fitting_examples import run_fitting
 from onnxexp.capture.torch_state import replace_attributes
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.module_and_forward import is_scripted, signature_of
@@ -30,14 +31,14 @@ __all__ = ["script"]
 
 def script(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> Recording:
     """Script a model. Raises CaptureError if torch.jit.script or the model fails."""
-    args, kwargs = enlarge(args, kwargs, spec)
-    flat, in_spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
     scripted = _scripted(model)
     method = _forward(scripted) if isinstance(scripted, torch.jit.ScriptModule) else scripted
     graph, schema, module = method.graph.copy(), method.schema, None if method is scripted else scripted
     torch._C._jit_pass_inline(graph)
     random = RandomState()
-    result = run_example(model, args, kwargs)
+    run = functools.partial(run_example, model)
+    (args, kwargs), result = run_fitting(run, run, args, kwargs, spec)
+    flat, in_spec = pytree.tree_flatten((args, kwargs))
     if not is_scripted(model) and method.name != "forward__0":  # Python cannot call a module with overloads
         check_compiled(scripted, args, kwargs, result, random)
     found, out_spec = pytree.tree_flatten(result)

@@ -1,12 +1,15 @@
-"""Record ``math.sqrt(n)`` of a size, in place of the example's number."""
+"""Record ``math.sqrt(n)`` and ``max(n, m)`` of sizes in place of their values."""
 
 from __future__ import annotations
 
+import builtins
+import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch.nn import functional
 
 from onnxexp_torchscript.inplace_size_arithmetic import is_size
 
@@ -17,9 +20,13 @@ _FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {"sqrt": torch.s
 
 
 def size_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
-    """Yield replacements (owner, name, function) of functions of `math`."""
+    """Yield replacements (owner, name, function) of Python's functions of numbers."""
     for name, function in _FUNCTIONS.items():
         yield math, name, _unless_size(getattr(math, name), function)
+    yield functional, "scaled_dot_product_attention", _scaled_attention(functional.scaled_dot_product_attention)
+    yield functional, "pad", _pad(functional.pad)
+    yield builtins, "max", _unless_sizes(max, torch.maximum)
+    yield builtins, "min", _unless_sizes(min, torch.minimum)
 
 
 def _unless_size(original: Callable[..., Any], function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., Any]:
@@ -28,3 +35,43 @@ def _unless_size(original: Callable[..., Any], function: Callable[[torch.Tensor]
         return function(number) if traced else original(number)
 
     return call
+
+
+def _unless_sizes(original: Callable[..., Any], function: Callable[..., torch.Tensor]) -> Callable[..., Any]:
+    """Return `original` with a trace of `function` where integers are sizes."""
+
+    def call(*args: Any, **options: Any) -> Any:
+        if not torch._C._is_tracing() or options:
+            return original(*args, **options)
+        numbers = tuple(args[0]) if len(args) == 1 else args  # it may be an iterator
+        if not any(map(_is_whole_size, numbers)) or not all(type(each) is int or _is_whole_size(each) for each in numbers):
+            return original(numbers)
+        return functools.reduce(function, map(torch.as_tensor, numbers))
+
+    return call
+
+
+def _scaled_attention(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """Return `original` with a product by a traced scale, which torch would fix."""
+
+    def call(query: torch.Tensor, *args: Any, scale: Any = None, **options: Any) -> torch.Tensor:
+        if isinstance(scale, torch.Tensor) and torch._C._is_tracing():
+            query, scale = query * scale, 1.0
+        return original(query, *args, scale=scale, **options)
+
+    return call
+
+
+def _pad(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """Return `original` with the operator that takes a traced number as its value."""
+
+    def call(input: torch.Tensor, pad: Any, mode: str = "constant", value: Any = None) -> torch.Tensor:
+        if mode == "constant" and isinstance(value, torch.Tensor) and torch._C._is_tracing():
+            return torch.constant_pad_nd(input, pad, value)  # type: ignore[arg-type] # a number, to the tracer
+        return original(input, pad, mode, value)
+
+    return call
+
+
+def _is_whole_size(number: Any) -> bool:
+    return isinstance(number, torch.Tensor) and number.dtype == torch.int64 and is_size(number)

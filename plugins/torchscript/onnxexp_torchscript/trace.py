@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
+import functools
 import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,13 +16,14 @@ from torch.nn.modules import transformer
 from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError
-from onnxexp.capture.example_inputs import enlarge
-from onnxexp.capture.model_tensors import RestoredParameters, restored_state
+from onnxexp.capture.fitting_examples import run_fitting
+from onnxexp.capture.model_tensors import restored_state, unharmed
+from onnxexp.capture.private_model import private_model
 from onnxexp.capture.source_lines import code_line, guards_an_error, model_error
 from onnxexp.capture.torch_export.kept_tensors import warn_of_kept_tensors
 from onnxexp.capture.torch_state import replace_attributes
 from onnxexp.request.dynamic_shapes import DynamicSpec
-from onnxexp.request.pytree_leaves import register_dataclasses
+from onnxexp.request.pytree_leaves import register_containers
 from onnxexp.request.tensor_list import TensorList
 from onnxexp_torchscript.call_repair import broadcast_writes, fit
 from onnxexp_torchscript.compilable_replacements import compilable
@@ -34,6 +36,7 @@ from onnxexp_torchscript.size_functions import size_functions
 from onnxexp_torchscript.size_lists import size_lists
 from onnxexp_torchscript.size_rounding import size_rounding
 from onnxexp_torchscript.source_locations import Places
+from onnxexp_torchscript.traced_cond import traced_cond
 from onnxexp_torchscript.traced_strides import traced_strides
 from onnxexp_torchscript.unrecorded_writes import drop_kept_writes, keep_writes, resizing_refused
 from onnxexp_torchscript.written_parameters import restored_parameters
@@ -42,6 +45,10 @@ __all__ = ["Recording", "Trace", "run_example", "trace"]
 
 _ROOT = "model"
 _CURE = 'write that line with operators that torch.jit.trace records, or use capture="script"'
+_COMPILED = "dynamo-optimized function"
+_COMPILED_CURE = (
+    'use capture="export", which records torch.while_loop and the like, or call the function that torch.compile wraps'
+)
 
 
 Replacements: TypeAlias = Iterable[tuple[Any, str, Any]]
@@ -130,7 +137,7 @@ class _Flat:
         graph = torch._C._get_tracing_state().graph()
         fit(graph)
         self.kept_writes = keep_writes(graph)
-        register_dataclasses(result)
+        register_containers(result)
         self.returned = pytree.tree_flatten(result)
         returned = tuple(leaf for leaf in self.returned[0] if isinstance(leaf, torch.Tensor))
         for tensor in returned:
@@ -154,33 +161,42 @@ class _Module(torch.nn.Module):
 
 def trace(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> Recording:
     """Trace the model on the example. Raises CaptureError where the model fails."""
-    parts = _ModelTensors(model, dict(model.named_modules()), {**dict(model.named_parameters()), **dict(model.named_buffers())})
-    enlarged = enlarge(args, kwargs, spec)
-    flat, in_spec = pytree.tree_flatten(enlarged)
+    private = private_model(model, tensors=True)
+    parts = _ModelTensors(private, dict(private.named_modules()), _state(private))
+    flat, in_spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
     leaves = [index for index, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) or index in spec.scalars]
     functions: list[Any] = []
     random = RandomState()
 
     def traced(example: list[Any], caught: list[Any], replaced: Replacements = ()) -> Trace:
-        return _traced(_Flat(model, example, leaves, in_spec), parts, functions, caught, replaced)
+        return _traced(_Flat(private, example, leaves, in_spec), parts, functions, caught, replaced)
 
     def again(example: list[Any], *, same_random: bool, replaced: Replacements = ()) -> Trace:
         with random.again() if same_random else RandomState().again():
             return traced(example, [], replaced)
 
     caught: list[Any] = []
+
+    def run(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Trace:
+        return traced(pytree.tree_leaves((tuple(args), dict(kwargs))), caught)
+
     try:
-        first = traced(flat, caught)
+        example, first = run_fitting(run, functools.partial(run_example, model), args, kwargs, spec)
     finally:
-        recorded = _sorted_out(warn_of_kept_tensors(model, *enlarged, caught))
+        recorded = _sorted_out(warn_of_kept_tensors(private, args, kwargs, caught))
     found, out_spec = first.returned
     returned = [isinstance(leaf, torch.Tensor) for leaf in found]
     constants = [None if tensor else leaf for leaf, tensor in zip(found, returned, strict=True)]
     places = Places(parts.modules, _ROOT if first.module is not None else "")
+    flat, state = pytree.tree_leaves(example), {} if first.module is not None else _state(model)
     return Recording(
-        first.graph, leaves, flat, {} if first.module is not None else parts.state, first.module, constants, returned, in_spec,
-        out_spec, places, _told(recorded), functions=functions, again=again,
+        first.graph, leaves, flat, state, first.module, constants, returned, in_spec, out_spec, places,
+        _told(recorded), functions=functions, again=again,
     )  # fmt: skip
+
+
+def _state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
 def _traced(flat: _Flat, parts: _ModelTensors, functions: list[Any], caught: list[Any], replaced: Replacements) -> Trace:
@@ -212,7 +228,8 @@ def _traced(flat: _Flat, parts: _ModelTensors, functions: list[Any], caught: lis
         caught += recorded
     if failure is not None:  # after `except`: the tracer's traceback is no context of an error of the model itself
         run_example(parts.model, *pytree.tree_unflatten(flat.example, flat.in_spec))
-        raise model_error(failure, "the model fails while it is traced", _CURE) from failure
+        cure = _COMPILED_CURE if _COMPILED in str(failure) else _CURE
+        raise model_error(failure, "the model fails while it is traced", cure) from failure
     assert flat.returned is not None
     return Trace(graph, module, flat.returned)
 
@@ -228,11 +245,11 @@ def run_example(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str
     """
     arguments = pytree.tree_map_only((torch.Tensor, TensorList), _cloned, (tuple(args), dict(kwargs)))
     try:
-        with restored_state(model), RestoredParameters(model):
-            result = model(*arguments[0], **arguments[1])
+        with unharmed(model) as private:
+            result = private(*arguments[0], **arguments[1])
     except Exception as error:
         raise model_error(error, *reason) from error
-    register_dataclasses(result)
+    register_containers(result)
     return result
 
 
@@ -282,6 +299,7 @@ def _replaced(functions: list[Any]) -> Iterator[tuple[Any, str, Any]]:
         *size_lists(),
         *size_rounding(),
         *size_functions(),
+        *traced_cond(),
         *traced_strides(),
         *whole_cells(),
         *resizing_refused(),

@@ -344,7 +344,7 @@ class TypeInference:
         """Return a size, or its readable text."""
         if isinstance(size, int):
             return size
-        expr = size.node.expr if isinstance(size, torch.SymInt) else sympy.sympify(size)
+        expr = size.node.expr if isinstance(size, torch.SymInt) else sympy.sympify(size, strict=True)
         readable = dim_text(self.expanded(expr), self.names)
         if isinstance(readable, str):
             self.texts.setdefault(readable, size)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from onnxexp import Value
+from onnxexp import TensorType, Value
 from onnxexp_torchscript import python_numbers
 from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor
 from onnxexp_torchscript.export_time_values import Items
@@ -47,7 +47,8 @@ def fake_of(interpreter: Interpreter, thing: Any) -> Any:
     """Return the fake of an element."""
     thing = unwrap(thing)
     if isinstance(thing, Value):
-        return interpreter.sizes.of(thing)
+        fake, type_ = interpreter.sizes.of(thing), thing.type
+        return TensorType(type_.dtype, None) if fake is UNKNOWN and isinstance(type_, TensorType) and type_.dtype else fake
     if isinstance(thing, (bool, int, float)):
         return interpreter.sizes.unbacked.any_number(type(thing))
     raise interpreter.refuse(
@@ -57,10 +58,18 @@ def fake_of(interpreter: Interpreter, thing: Any) -> Any:
 
 
 def joined_element(interpreter: Interpreter, one: Any, other: Any) -> Any:
-    """Create a fake that covers two elements; None stands for no element."""
+    """Create a fake that covers two elements, or their type if the ranks differ.
+
+    None stands for no element.
+    """
     if one is None or other is None or one is other:
         return other if one is None else one
-    return interpreter.sizes.joined(one, other)
+    ranked = not isinstance(one, TensorType) and not isinstance(other, TensorType)
+    joined = interpreter.sizes.joined(one, other) if ranked else UNKNOWN
+    tensors = [each for each in (one, other) if isinstance(each, (AbstractTensor, TensorType))]
+    if joined is UNKNOWN and len(tensors) == 2 and tensors[0].dtype == tensors[1].dtype:
+        return TensorType(tensors[0].dtype, None)
+    return joined
 
 
 def common_element(interpreter: Interpreter, *lists: Items) -> Any:
@@ -74,7 +83,7 @@ def common_element(interpreter: Interpreter, *lists: Items) -> Any:
 
 
 def _dtype(element: Any) -> torch.dtype:
-    if isinstance(element, AbstractTensor):
+    if isinstance(element, (AbstractTensor, TensorType)) and element.dtype is not None:
         return element.dtype
     kinds = {torch.SymBool: torch.bool, torch.SymFloat: torch.float32, torch.SymInt: torch.int64}
     return next((dtype for kind, dtype in kinds.items() if isinstance(element, kind)), torch.float32)
@@ -194,7 +203,7 @@ def _anew(interpreter: Interpreter, element: Any) -> Any:
     """Copy an element's fake, with new symbols for unbacked sizes and numbers."""
     if isinstance(element, AbstractTensor):
         return interpreter.sizes.renewed(element)
-    if element is UNKNOWN:
+    if element is UNKNOWN or isinstance(element, TensorType):
         return element
     return interpreter.sizes.unbacked.any_number(interpreter.sizes.type_of(element).kind)  # type: ignore[union-attr]
 
@@ -226,7 +235,7 @@ def concatenated(interpreter: Interpreter, items: Items, dim: Any, *, new_axis: 
         else:
             sizes[axis] = None
         fake = interpreter.sizes.unbacked.tensor(element.dtype, sizes)
-    elif element is not None and element is not UNKNOWN:
+    elif element is not None and element is not UNKNOWN and not isinstance(element, TensorType):
         fake = interpreter.sizes.unbacked.tensor(_dtype(element), [None])
     output = interpreter.value("prim::SequenceConcat", fake)
     interpreter.append("prim::SequenceConcat", [items.sequence, dim, new_axis], [output])

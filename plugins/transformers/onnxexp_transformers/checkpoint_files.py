@@ -5,13 +5,13 @@ Anyone may have made the folder: a link in it may lead to a private file, and a 
 
 from __future__ import annotations
 
-import json
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 import onnxexp
 from onnxexp import OptionError
+from onnxexp.request.untrusted_files import read_json
 from onnxexp.serialize.atomic_folder import MANIFEST
 
 __all__ = ["check_files", "tokenizer_files"]
@@ -92,7 +92,7 @@ def _roots(folder: Path) -> Iterator[Path]:
 def _shards(index: Path) -> list[str]:
     """Return the names of the files in an index; none where it is damaged."""
     try:
-        names = json.loads(index.read_bytes())["weight_map"].values()
+        names = read_json(index)["weight_map"].values()
         return [name for name in names if isinstance(name, str)]
-    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
+    except (OptionError, TypeError, LookupError, AttributeError):
         return []

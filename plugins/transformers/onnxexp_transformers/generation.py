@@ -6,7 +6,6 @@ static cache in place where it can: one buffer is input and output.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +19,9 @@ import torch.utils.dlpack
 
 import onnxexp
 from onnxexp import OnnxExporterError, OptionError
+from onnxexp.request.untrusted_files import read_json
 from onnxexp.serialize.hidden_folder import temporary_folder
+from onnxexp.serialize.model_reader import read_model
 from onnxexp_transformers.sampling import Sampler
 from onnxexp_transformers.shared_buffers import SHARED_BUFFERS, present_of
 
@@ -55,9 +56,12 @@ class TextGenerator:
             file = path / "model.onnx" if path.is_dir() else path
             if not file.is_file():
                 raise OptionError(f"there is no file {file}: give a folder or a file of an export for text-generation")
+            read_model(file)  # its errors name the tensor; ONNX Runtime waits for a pipe
             self._session = _session(file, session_options)
             settings = file.with_name("generation_config.json")
-            self._settings = json.loads(settings.read_text("utf-8")) if settings.is_file() else {}
+            self._settings = read_json(settings) if settings.is_file() else {}
+            if not isinstance(self._settings, dict):
+                raise OptionError(f"{settings} is no table of settings; cure: export the model again")
         self._inputs = {each.name: each for each in self._session.get_inputs()}
         self._outputs = [each.name for each in self._session.get_outputs()]
         shared = self._session.get_modelmeta().custom_metadata_map.get(SHARED_BUFFERS, "").split()

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from onnxexp.program.printable_text import one_line
+
 __all__ = ["code", "fenced", "plain"]
 
 _SPECIAL = re.compile(r"([\\`*_\[\]#<>&|$~])")
@@ -14,12 +16,12 @@ _SPECIAL = re.compile(r"([\\`*_\[\]#<>&|$~])")
 
 def plain(text: str) -> str:
     """Return the text for a heading or a paragraph, without markup."""
-    return _SPECIAL.sub(r"\\\1", _one_line(text))
+    return _SPECIAL.sub(r"\\\1", one_line(text))
 
 
 def code(text: str) -> str:
     """Return the text as inline code, in a table too."""
-    line = _one_line(text).replace("|", r"\|") or " "
+    line = one_line(text).replace("|", r"\|") or " "
     fence = "`" * (_longest_run(line) + 1)
     space = " " if line.startswith("`") or line.endswith("`") else ""
     return f"{fence}{space}{line}{space}{fence}"
@@ -33,8 +35,3 @@ def fenced(text: str, language: str) -> str:
 
 def _longest_run(text: str) -> int:
     return max(map(len, re.findall("`+", text)), default=0)
-
-
-def _one_line(text: str) -> str:
-    """Escape lines, controls, directions of writing and lone surrogates."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)

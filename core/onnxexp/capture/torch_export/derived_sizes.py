@@ -7,20 +7,18 @@ others, such as a mask for past and new tokens, has to grow with them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import sympy  # type: ignore[import-untyped]
 from torch.export import ExportedProgram
-from torch.utils import _pytree as pytree
 
-from onnxexp.capture.example_inputs import derivation, grow
+from onnxexp.capture.example_inputs import derivation
 from onnxexp.capture.torch_export.fake_values import shape_env
 from onnxexp.capture.torch_export.guard_warnings import conditions, unit_sizes
 from onnxexp.capture.torch_export.symbol_names import input_sizes, input_symbols
 from onnxexp.request.dynamic_shapes import DynamicSpec
 
-__all__ = ["holds_at_example", "larger_sizes", "with_sizes"]
+__all__ = ["holds_at_example", "larger_sizes"]
 
 _Sizes: TypeAlias = dict[sympy.Symbol, Any]
 
@@ -71,14 +69,6 @@ def _restore_difference(difference: sympy.Expr, own: _Sizes, sizes: _Sizes, grou
 def _own_sizes(program: ExportedProgram, spec: DynamicSpec) -> _Sizes:
     """Return the sizes of the user's example by symbol."""
     return {symbol: sympy.Integer(size.given) for symbol, size in input_symbols(program, spec).items()}
-
-
-def with_sizes(args: Any, kwargs: Any, sizes: Mapping[tuple[int, int], int]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the example with these sizes of its tensors."""
-    flat, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
-    for (index, axis), size in sizes.items():
-        flat[index] = grow(flat[index], axis, size)
-    return pytree.tree_unflatten(flat, structure)  # type: ignore[no-any-return]
 
 
 def holds_at_example(program: ExportedProgram, spec: DynamicSpec) -> bool:

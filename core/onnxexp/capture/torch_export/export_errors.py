@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import sympy  # type: ignore[import-untyped]
 import torch
 from torch.export import _trace
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
+from torch.fx.experimental.symbolic_shapes import (
+    GuardOnDataDependentSymNode,
+    PendingUnbackedSymbolNotFound,
+    ShapeEnv,
+)
 
-from onnxexp.capture.example_inputs import describe_enlargement
+from onnxexp.capture.example_inputs import enlargement_note
 from onnxexp.capture.source_lines import innermost_user_line, is_user_code, metadata_location
 from onnxexp.capture.torch_export.guard_warnings import source_of
 from onnxexp.capture.torch_export.symbol_names import size_label
@@ -30,6 +34,9 @@ _WRAPPED = re.compile(r"got (\w+)\(['\"](.*?)['\"]\)$", re.MULTILINE)
 _HINT = re.compile(r"^Received user-specified dim hint .*(?:static shape|hint) of (?P<value>-?\d+) for dimension (?P<size>.+)\.$")
 _KERNEL_CURE = "Give it numbers and sizes that do not depend on values, or state the condition with torch._check."
 _BRANCH_CURE = "Use torch.where or torch.cond, state the condition with torch._check, or compile that part with torch.jit.script."
+_INSIDE = "torch.export fails inside of torch, where the model itself runs"
+_OF_TORCH = (LookupError, AssertionError, AttributeError, PendingUnbackedSymbolNotFound)
+"""Errors of torch's own code in a capture: the model has run on the example without them."""
 
 
 def branches_on_values(error: BaseException) -> bool:
@@ -38,10 +45,11 @@ def branches_on_values(error: BaseException) -> bool:
     return any(isinstance(link, GuardOnDataDependentSymNode) and not link.cond.is_Symbol for link in _chain(error))
 
 
-def explain(error: BaseException, spec: DynamicSpec, before: BaseException | None = None) -> str:
+def explain(error: BaseException, spec: DynamicSpec, changed: Sequence[str], before: BaseException | None = None) -> str:
     """Explain a failed capture without tracebacks and logging flags.
 
-    `before` is the failure of the attempt before: that of strict mode has no traceback through torch's kernels.
+    `changed` are the enlarged axes. `before` is the failure of the attempt before: that of strict mode has no traceback through
+    torch's kernels.
     """
     text = str(error).partition("\nThe error above occurred when calling torch.export")[0]
     chain = list(_chain(error))
@@ -55,7 +63,8 @@ def explain(error: BaseException, spec: DynamicSpec, before: BaseException | Non
     bullets = _BULLET.findall(text) if "onstraints violated" in text or "conflicts between user-specified" in text else []
     env = _shape_env(chain)
     if not bullets or env is None:
-        return f"{_brief_message(error, text)}{_raised_at(chain, text)}{_enlargement_note(spec)}"
+        within = f"{_INSIDE}: " if any(isinstance(link, _OF_TORCH) for link in chain) else ""
+        return f"{within}{_brief_message(error, text)}{_raised_at(chain, text)}{enlargement_note(changed)}"
     guards = _GuardLines(env, spec)
     reasons = "\n".join(map(guards.rewrite, bullets))
     if all(_FIXED.match(bullet) or _HINT.match(bullet) for bullet in bullets):
@@ -173,14 +182,3 @@ def _brief_message(error: BaseException, text: str) -> str:
         return f"{wrapped[1]}: {wrapped[2]}"
     summary = re.split(r"\n\s*\n|\nFor more information|\n\s*Hint:|\n\s*Developer debug", text.strip())[0]
     return f"{type(error).__name__}: {summary if len(summary) <= 600 else summary[:600] + '...'}"
-
-
-def _enlargement_note(spec: DynamicSpec) -> str:
-    """Return a note on the enlarged axes, which may explain the failure."""
-    changes = describe_enlargement(spec)
-    if not changes:
-        return ""
-    return (
-        f"\nDynamic axes are captured at size 2 or more, so the example was changed: {'; '.join(changes)}. "
-        "If that contradicts other inputs, pass example inputs in which every dynamic axis is 2 or more."
-    )

@@ -13,16 +13,18 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from onnxexp.capture.captured_program import CapturedProgram, make_functional
-from onnxexp.capture.example_inputs import adapted_inputs, describe_enlargement, other_examples
-from onnxexp.capture.model_tensors import restored_state
+from onnxexp.capture.example_inputs import adapted_inputs, describe_enlargement, enlargement_note, other_examples, with_sizes
+from onnxexp.capture.fitting_examples import fitting_example
+from onnxexp.capture.model_tensors import restored_state, unharmed
 from onnxexp.capture.reshape_sizes import exact_reshape_sizes
 from onnxexp.capture.size_text import dim_text
 from onnxexp.capture.source_lines import model_error, record_user_lines
 from onnxexp.capture.torch_export.assumed_sizes import check_assumed_sizes
 from onnxexp.capture.torch_export.decompose.node_decomposer import Decomposer
-from onnxexp.capture.torch_export.derived_sizes import holds_at_example, larger_sizes, with_sizes
+from onnxexp.capture.torch_export.derived_sizes import holds_at_example, larger_sizes
 from onnxexp.capture.torch_export.export_errors import branches_on_values, explain
 from onnxexp.capture.torch_export.fake_values import fake_mode
+from onnxexp.capture.torch_export.frozen_sizes import frozen_sizes
 from onnxexp.capture.torch_export.guard_warnings import fixed_numbers, ranks_of_call, record_guard_sources, restrictions
 from onnxexp.capture.torch_export.kept_tensors import warn_of_kept_tensors
 from onnxexp.capture.torch_export.program_converter import mutated_names, resolve_vmap, to_graph
@@ -33,7 +35,7 @@ from onnxexp.neutral_graph import Dim, TensorType, Value
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.module_and_forward import is_scripted
 from onnxexp.request.options import Options
-from onnxexp.request.pytree_leaves import register_dataclasses
+from onnxexp.request.pytree_leaves import register_containers
 from onnxexp.request.training_mode import TrainingMode
 
 __all__ = ["CaptureRefused", "capture", "export_program", "from_exported"]
@@ -43,6 +45,12 @@ class CaptureRefused(CaptureError):
     """torch.export cannot capture the model (`everywhere`: at no size)."""
 
     everywhere = False
+
+
+class _ModelRefuses(CaptureRefused):
+    """The model itself fails on the enlarged example."""
+
+    everywhere = True
 
 
 def capture(
@@ -93,6 +101,32 @@ def from_exported(program: ExportedProgram, spec: DynamicSpec) -> CapturedProgra
 
 
 def export_program(
+    model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, training: TrainingMode
+) -> ExportedProgram:
+    """Run torch.export on a model, at sizes that the model accepts.
+
+    Raises:
+        CaptureRefused: The model fixes a size that is computed from a dynamic axis.
+        CaptureRefused, CaptureError: See `_export_example`.
+    """
+
+    def run(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        with torch_mode(), model_mode(model.modules(), training):
+            _run(model, args, kwargs)
+
+    try:
+        program = _export_larger(model, args, kwargs, spec, training)
+    except _ModelRefuses:
+        fitting = fitting_example(run, args, kwargs, spec)
+        if fitting is None:
+            raise
+        program = _export_larger(model, *fitting, spec, training)
+    if reason := frozen_sizes(program, spec):
+        raise CaptureRefused(f"the model could not be captured:\n  torch.export: {reason}")
+    return program
+
+
+def _export_larger(
     model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, training: TrainingMode
 ) -> ExportedProgram:
     """Run torch.export on a model, and on a larger example if `larger_sizes` has one.
@@ -149,9 +183,10 @@ def _export_example(
             except Exception as error:  # noqa: BLE001 - torch.export passes on any exception of the model
                 failure = error
             if failure is not None:  # after `except`: torch's tracebacks are no context of an error of the model itself
-                if not strict and _register_output_classes(model, example, example_kwargs, spec):
+                changed = describe_enlargement(spec, example, example_kwargs)
+                if not strict and _register_output_classes(model, example, example_kwargs, changed):
                     continue
-                reason = explain(failure, spec, before)
+                reason = explain(failure, spec, changed, before)
                 everywhere = branches_on_values(failure)
                 attempts = attempts[:1] if everywhere else attempts
             failures.setdefault(reason, []).append(f"torch.export (strict={attempts.pop(0)})")
@@ -181,20 +216,28 @@ def _export(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, s
     return program
 
 
-def _register_output_classes(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec) -> bool:
+def _register_output_classes(model: torch.nn.Module, args: Any, kwargs: Any, changed: Sequence[str]) -> bool:
     """Run the model once, and register its dataclasses with torch's pytree.
 
     Returns True if a new class was registered, so that another attempt may succeed.
 
     Raises:
+        _ModelRefuses: The model fails on an example with `changed` sizes.
         CaptureError: The model itself fails on the example inputs.
     """
+    try:
+        return register_containers(_run(model, args, kwargs))
+    except CaptureError as error:
+        if not changed:
+            raise
+        raise _ModelRefuses(f"{error!s}{enlargement_note(changed)}") from error.__cause__
+
+
+def _run(model: torch.nn.Module, args: Any, kwargs: Any) -> Any:
+    """Run the model on a copy of an example. Raises CaptureError if the model fails."""
     arguments = pytree.tree_map_only(torch.Tensor, torch.clone, (args, kwargs))
     try:
-        with restored_state(model):
-            result = model(*arguments[0], **arguments[1])
+        with unharmed(model) as private:
+            return private(*arguments[0], **arguments[1])
     except Exception as error:
-        changed = describe_enlargement(spec)
-        note = f" (dynamic axes of size 0 and 1 were enlarged: {', '.join(changed)})" if changed else ""
-        raise model_error(error, f"the model itself fails on the example inputs{note}") from error
-    return register_dataclasses(result)
+        raise model_error(error) from error

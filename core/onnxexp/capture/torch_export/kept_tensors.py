@@ -53,34 +53,43 @@ def _read_first(model: torch.nn.Module, names: set[str], args: Sequence[Any], kw
     """
     if not names:
         return names
-    places = {name: _owner(model, name) for name in names}
-    owners = {owner: type(owner) for owner, _ in places.values()}
-    first: dict[tuple[torch.nn.Module, str], str] = {}
+    watched: dict[torch.nn.Module, dict[str, list[str]]] = {}
+    for name in names:
+        owner, attribute = _owner(model, name)
+        watched.setdefault(owner, {}).setdefault(attribute, []).append(name)
+    owners = {owner: type(owner) for owner in watched}
+    first: dict[str, str] = {}
     arguments = pytree.tree_map_only(torch.Tensor, torch.clone, (tuple(args), dict(kwargs)))
     try:
         for owner, own_class in owners.items():
-            owner.__class__ = _watched(own_class, {attribute for other, attribute in places.values() if other is owner}, first)
+            owner.__class__ = _watched(own_class, watched[owner], first)
         call_unharmed(model, *arguments)
     except Exception:  # noqa: BLE001 - a model on the meta device may raise anything; each name may be kept then
         return names
     finally:
         for owner, own_class in owners.items():
             owner.__class__ = own_class
-    return {name for name, place in places.items() if first.get(place) != "written"}
+    return {name for name in names if first.get(name) != "written"}
 
 
-def _watched(own_class: Any, attributes: set[str], first: dict[tuple[torch.nn.Module, str], str]) -> Any:
-    """Derive a class that records whether an attribute is first read or written."""
+def _watched(own_class: Any, attributes: Mapping[str, list[str]], first: dict[str, str]) -> Any:
+    """Derive a class that records whether an attribute is first read or written.
+
+    Args:
+        own_class: The class of one module.
+        attributes: The names of the attributes' values in the whole model.
+        first: Receives "read" or "written" by these names.
+    """
 
     class Watched(own_class):  # type: ignore[misc] # a class of the user's
         def __getattribute__(self, name: str) -> Any:
-            if name in attributes:
-                first.setdefault((self, name), "read")
+            for place in attributes.get(name, ()):
+                first.setdefault(place, "read")
             return super().__getattribute__(name)
 
         def __setattr__(self, name: str, value: Any) -> None:
-            if name in attributes:
-                first.setdefault((self, name), "written")
+            for place in attributes.get(name, ()):
+                first.setdefault(place, "written")
             super().__setattr__(name, value)
 
     return Watched

@@ -198,18 +198,20 @@ def _from_front(op: Builder, index: Any, size: int | Tensor) -> Any:
 @table("slice_scatter")
 def slice_scatter(op: Builder, self: Tensor, src: Tensor, dim: int, start: Any, end: Any, step: Any) -> Tensor:
     """slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor"""
-    axis, src, step = axis_of(op, self, dim), op.cast(src, self.dtype), op.static(step, "step")
+    axis, src = axis_of(op, self, dim), op.cast(src, self.dtype)
+    step = op.static(step) if op.is_static(step) else step
     start, end = 0 if start is None else start, END if end is None else end
     length = src.shape[axis] if src.shape else None
     if isinstance(length, int) and length == 0:
         return self
-    if step == 1 and self.shape is not None and length == self.shape[axis]:
+    one = isinstance(step, int) and step == 1
+    if one and self.shape is not None and length == self.shape[axis]:
         return _named(op, src, self)
-    if step == 1:
+    if one:
         made = _replaced(op, self, src, axis, *_around(op, self, src, axis, start, end))
         return _named(op, made, self, None if made is src else axis)
     size = size_at(op, self, axis)
-    if isinstance(size, int) and op.is_static([start, end]):
+    if isinstance(size, int) and op.is_static([start, end, step]):
         places: Tensor = op.constant(torch.arange(size)[op.static(start) : op.static(end) : step])
     else:
         places = sliced(op, arange_of(op, 0, size, 1, torch.int64), 0, start, end, step)

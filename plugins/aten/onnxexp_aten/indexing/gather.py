@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -321,5 +322,19 @@ def stacked_indices(op: Builder, tensors: Sequence[Tensor], common: Sequence[Any
     Returns int64[*common, len(tensors)].
     """
     wide = [op.cast(tensor, torch.int64) for tensor in tensors]
-    columns = [unsqueezed(op, expanded(op, tensor, common, others=wide), [len(common)]) for tensor in wide]
+    if _sizes_differ(wide, len(common)):
+        shape = op.Shape(functools.reduce(op.Add, wide))
+        wide = [op.Expand(tensor, shape) for tensor in wide]
+    else:
+        wide = [expanded(op, tensor, common, others=wide) for tensor in wide]
+    columns = [unsqueezed(op, tensor, [len(common)]) for tensor in wide]
     return columns[0] if len(columns) == 1 else op.Concat(*columns, axis=-1)
+
+
+def _sizes_differ(tensors: Sequence[Tensor], rank: int) -> bool:
+    """Whether tensors have unequal sizes on one axis that only a run knows.
+
+    Any of them may be 1. The counts of the elements that two masks select are such sizes.
+    """
+    shapes = [(1,) * (rank - len(tensor.shape or ())) + tuple(tensor.shape or ()) for tensor in tensors]
+    return any(len({size for size in column if not isinstance(size, int)}) > 1 for column in zip(*shapes, strict=True))

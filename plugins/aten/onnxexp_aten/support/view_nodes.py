@@ -117,9 +117,10 @@ def expanded(
             target.append(1)
         else:
             target.append(run_time_size(op, size, [x, *others], given[axis] if given else None))
-    if all(isinstance(size, int) and size == 1 for size in target):
-        return unsqueezed(op, x, range(lead))
-    return op.Expand(x, vector(op, target))
+    whole = all(isinstance(size, int) and size == 1 for size in target)
+    made = unsqueezed(op, x, range(lead)) if whole else op.Expand(x, vector(op, target))
+    # an axis of a symbolic size that torch expands to 1 is 1 long, which shape inference does not know
+    return with_shape(made, sizes) if any(one == 1 != other for one, other in zip(sizes[lead:], shape, strict=True)) else made
 
 
 # Slice

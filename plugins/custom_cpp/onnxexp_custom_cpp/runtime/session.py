@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import onnx
 import onnx_ir as ir
+from onnx_ir.passes.common import ShapeInferencePass
 
+from onnxexp.request.untrusted_files import parse_json
 from onnxexp.serialize.hidden_folder import temporary_folder
+from onnxexp.serialize.model_reader import parse_model, read_model
 from onnxexp_custom_cpp.plugin import METADATA
 from onnxexp_custom_cpp.runtime import python_ops
 from onnxexp_custom_cpp.runtime.bridge_library import bridge as load_bridge
@@ -33,6 +36,7 @@ def session(
     bridge: str = "auto",
     options: Any = None,
     providers: Sequence[Any] = ("CPUExecutionProvider",),
+    trusted: bool = False,
 ) -> Any:
     """Load a model into ONNX Runtime, so that its custom operators run.
 
@@ -46,18 +50,20 @@ def session(
             Python, through the package onnxruntime-extensions, without a C++ compiler; "never" calls none.
         options: An `onnxruntime.SessionOptions`.
         providers: ONNX Runtime's execution providers.
+        trusted: Load the torch libraries and import the Python modules that the file names for its operators. They run code.
 
     Returns:
         An `onnxruntime.InferenceSession`.
 
     Raises:
         BridgeError: An operator cannot be run, a library does not load, or the bridge cannot be built.
+        OptionError: There is no such file, or it is damaged.
     """
     import onnxruntime
 
     options = options if options is not None else onnxruntime.SessionOptions()
     loaded, folder = _loaded(model)
-    prepared = prepare(loaded, options, libraries=libraries, bridge=bridge)
+    prepared = prepare(loaded, options, libraries=libraries, bridge=bridge, trusted=trusted)
     try:
         if prepared is loaded and folder is not None:
             return onnxruntime.InferenceSession(os.fspath(model), options, providers=list(providers))  # type: ignore[arg-type]
@@ -66,20 +72,27 @@ def session(
         raise BridgeError(f"ONNX Runtime does not take the model: {error}") from error
 
 
-def prepare(model: ir.Model, options: Any, *, libraries: Sequence[str | os.PathLike[str]] = (), bridge: str = "auto") -> ir.Model:
+def prepare(
+    model: ir.Model,
+    options: Any,
+    *,
+    libraries: Sequence[str | os.PathLike[str]] = (),
+    bridge: str = "auto",
+    trusted: bool = False,
+) -> ir.Model:
     """Prepare a model and the options of its session, as `session` does.
 
     Returns the model itself where no node of it needs torch, else a changed copy.
     """
     if bridge not in _BRIDGES:
         raise BridgeError(f"bridge is {bridge!r}; it may be {' or '.join(map(repr, _BRIDGES))}")
-    mapped: Mapping[str, Any] = json.loads(model.metadata_props.get(METADATA, "{}"))
+    mapped = _mapped(model)
     found = Libraries(libraries, options)
     if bridge == "never" or not any(_candidates(model, mapped)):
         return model
-    for each in mapped.values():
+    for each in mapped.values() if trusted else ():
         found.load_torch_operator(each)
-    model = _with_types(model.clone(), mapped)
+    model = _with_types(model, mapped)
     nodes = [
         node
         for node in _candidates(model, mapped)
@@ -88,7 +101,8 @@ def prepare(model: ir.Model, options: Any, *, libraries: Sequence[str | os.PathL
     calls = {node: call for node in nodes if (call := call_of(node, mapped.get(f"{node.domain}::{node.op_type}"))) is not None}
     if not calls:
         return model
-    names = _renamed(calls)
+    # onnxruntime-extensions has one register for the process, where each name can be there once
+    names = _renamed(calls, f"_{uuid.uuid4().hex}" if bridge == "python" else "")
     if bridge == "python":
         python_ops.register(names, options)
     else:
@@ -99,6 +113,17 @@ def prepare(model: ir.Model, options: Any, *, libraries: Sequence[str | os.PathL
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     model.graph.opset_imports[DOMAIN] = 1
     return model
+
+
+def _mapped(model: ir.Model) -> dict[str, dict[str, Any]]:
+    """Return the torch operators in a model's metadata."""
+    mapped = parse_json(model.metadata_props.get(METADATA, "{}"), f"the model's metadata {METADATA!r}")
+    wanted = {"torch": str, "attributes": dict}
+    entries = list(mapped.values()) if isinstance(mapped, dict) else [None]
+    for entry in entries:
+        if not isinstance(entry, dict) or not all(isinstance(entry.get(key), type_) for key, type_ in wanted.items()):
+            raise BridgeError(f"the model's metadata {METADATA!r} is no table of torch operators; cure: export the model again")
+    return dict(mapped)
 
 
 def _session_of(model: ir.Model, options: Any, providers: list[Any]) -> Any:
@@ -121,14 +146,8 @@ def _loaded(model: Any) -> tuple[ir.Model, Path | None]:
     if isinstance(model, onnx.ModelProto):
         return ir.from_proto(model), None
     if isinstance(model, bytes):
-        return ir.from_proto(onnx.load_model_from_string(model)), None
-    path = Path(model)
-    if not path.is_file():
-        raise BridgeError(f"there is no file {path}")
-    try:
-        return ir.load(path), path.parent
-    except Exception as error:  # the errors of protobuf and of external data have no common class
-        raise BridgeError(f"{path} is not an ONNX model: {type(error).__name__}: {error}") from error
+        return parse_model(model, "the model"), None
+    return read_model(model), Path(model).parent
 
 
 def _candidates(model: ir.Model, mapped: Mapping[str, Any]) -> list[ir.Node]:
@@ -141,14 +160,18 @@ def _candidates(model: ir.Model, mapped: Mapping[str, Any]) -> list[ir.Node]:
 
 
 def _with_types(model: ir.Model, mapped: Mapping[str, Any]) -> ir.Model:
-    """Infer the types that the nodes need and the file lacks."""
+    """Return a copy with the types that the nodes need and the file lacks."""
+    try:
+        model = model.clone()
+    except Exception as error:  # onnx-ir's errors have no common class
+        raise BridgeError("the model uses values that it does not compute; cure: export it again") from error
     values = [value for node in _candidates(model, mapped) for value in node.inputs if value is not None]
     if any(value.dtype is None for value in values):
-        ir.passes.common.ShapeInferencePass()(model)
+        ShapeInferencePass()(model)
     return model
 
 
-def _renamed(calls: Mapping[ir.Node, TorchCall]) -> dict[str, TorchCall]:
+def _renamed(calls: Mapping[ir.Node, TorchCall], suffix: str) -> dict[str, TorchCall]:
     """Give each kind of call an operator of its own, with the constants left out.
 
     Calls that may differ from run to run get one each: ONNX Runtime merges equal nodes.
@@ -158,7 +181,7 @@ def _renamed(calls: Mapping[ir.Node, TorchCall]) -> dict[str, TorchCall]:
     for node, call in calls.items():
         base = call.operator._schema.name.replace("::", "_")
         key = call.declaration("") if call.repeatable else node
-        name = known.setdefault(key, f"{base}_{len(known)}")
+        name = known.setdefault(key, f"{base}_{len(known)}{suffix}")
         names[name] = call
         present = [value for value in node.inputs if value is not None]
         node.resize_inputs(len(present))

@@ -24,6 +24,8 @@ __all__ = ["DOMAIN", "Argument", "TorchCall", "call_of"]
 DOMAIN = "onnxexp.torch_bridge"
 """The ONNX domain of the operators that call torch."""
 _WORDS = "torch_arguments"
+_FILES = ("aten::from_file", "aten::save")
+"""Operators of torch that read or write the file of a name."""
 _CONSTANTS = ("constant", "number")
 _ATEN = "org.pytorch.aten"
 _INPUT_KINDS = {
@@ -103,11 +105,20 @@ def call_of(node: ir.Node, mapped: Mapping[str, Any] | None) -> TorchCall | None
         node: The node.
         mapped: The metadata of its operator: ``{"torch": ..., "attributes": {...}}``; None where there are none.
 
-    Raises BridgeError where torch lacks the operator, or the file lacks a type.
+    Raises BridgeError where torch lacks the operator, the file lacks a type, or what it has does not describe a call.
     """
     words = node.attributes.get(_WORDS)
     if words is None and mapped is None:
         return None
+    try:
+        return _described_call(node, words, mapped)
+    except (LookupError, ValueError, TypeError, AttributeError) as error:  # anyone may have written the file
+        raise BridgeError(
+            f"{node.name!a} does not describe a call of a torch operator ({error}); cure: export it again"
+        ) from error
+
+
+def _described_call(node: ir.Node, words: ir.Attr | None, mapped: Mapping[str, Any] | None) -> TorchCall:
     operator = _operator(node, mapped)
     if words is not None:
         described: Sequence[str] = words.as_string().split()
@@ -133,10 +144,14 @@ def _operator(node: ir.Node, mapped: Mapping[str, Any] | None) -> torch._ops.OpO
         name = f"{'aten' if node.domain == _ATEN else node.domain}::{base}" + (f".{suffix}" if suffix else "")
     found = overload(name)
     if found is None:
+        places = [*(mapped or {}).get("libraries", ()), *(mapped or {}).get("modules", ())]
+        named = f". The file names {', '.join(map(repr, places))}, which trusted=True loads" if places else ""
         raise BridgeError(
             f"{node.domain}::{node.op_type} is torch's operator {name}, which this process does not have: load its library "
-            "(libraries=[...]), or import the Python module that defines it"
+            f"(libraries=[...]), or import the Python module that defines it{named}"
         )
+    if name.partition(".")[0] in _FILES:
+        raise BridgeError(f"{node.domain}::{node.op_type} calls {name}, which opens any file; cure: remove it from the model")
     return found
 
 

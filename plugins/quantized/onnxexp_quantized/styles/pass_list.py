@@ -16,6 +16,7 @@ from onnxexp_quantized.passes.integer_layout import DequantizeAfterLayout, Quant
 from onnxexp_quantized.passes.own_biases import OwnBiases
 from onnxexp_quantized.passes.unsigned_activations import UnsignedActivations
 from onnxexp_quantized.styles.operator_style import OperatorStyle
+from onnxexp_quantized.weights.float_weights import FloatWeights
 from onnxexp_quantized.weights.fold_scales import FoldScales
 from onnxexp_quantized.weights.layout import ArrangeWeights
 from onnxexp_quantized.weights.narrow import NarrowWeights
@@ -23,14 +24,16 @@ from onnxexp_quantized.weights.narrow import NarrowWeights
 __all__ = ["passes_for"]
 
 
-def passes_for(style: str, options: Options, plugin_data: Mapping[Any, Any]) -> list[ir.passes.InPlacePass]:
+def passes_for(style: str, int8_products: str, options: Options, plugin_data: Mapping[Any, Any]) -> list[ir.passes.InPlacePass]:
     """The passes for a style.
 
     Those that round, or only serve ONNX Runtime, are for the target "onnxruntime" alone.
 
     Raises OptionError for ONNX Runtime's operators in a file for every runtime.
     """
-    weights = [FoldScales(), ArrangeWeights(), NarrowWeights()]
+    weights = [ArrangeWeights(), NarrowWeights()]
+    folded = FoldScales(plugin_data, every=int8_products == "all")
+    weights = [*weights, FloatWeights()] if int8_products == "none" else [folded, *weights]
     passes: list[ir.passes.InPlacePass] = [*weights, DequantizeAfterLayout(), QuantizeBeforeLayout()]
     if options.target == "onnxruntime":
         passes = [Averages(), *passes, UnsignedActivations(), Int32Bias()]

@@ -2,20 +2,27 @@
 
 A Cast of integers, a subtraction of zero points and a product with scales are what torchao's int8 and float8 weights consist of,
 and what all quantization decomposes to. ONNX Runtime folds these nodes to a float weight when it loads the model. It multiplies
-by integers where the same weight comes from a DequantizeLinear: 768 -> 3072 takes 0.3 of the time.
+by integers where the same weight comes from a DequantizeLinear: 768 -> 3072 takes 0.3 of the time. It rounds the activations
+there, so that only the weights of a quantization library are folded, unless the caller wants all of them.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import onnx_ir as ir
 import torch
 from onnx_ir.passes.common import RemoveUnusedNodesPass
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from onnxexp_quantized.passes.graph_editor import GraphEditor, constant_of, sole_user
 
-__all__ = ["FoldScales"]
+__all__ = ["LIBRARY_WEIGHTS", "FoldScales", "library_weights"]
+
+LIBRARY_WEIGHTS = "quantized.library_weights"
+"""Key in `ExportContext.plugin_data`: the addresses of the weights that a library quantized."""
 
 _INTEGERS = (torch.int8, torch.uint8)
 """The dtypes that ONNX Runtime multiplies. It has no kernel for float8, and keeps the nodes' float result in memory."""
@@ -37,17 +44,47 @@ class FoldScales(ir.passes.InPlacePass):
     """Join a Cast of a constant weight with the scales after it.
 
     The scales follow the Cast, or the product with the weight.
+
+    Args:
+        plugin_data: `ExportContext.plugin_data`, with the addresses of the weights to fold.
+        every: Whether the other weights are folded too.
     """
+
+    def __init__(self, plugin_data: Mapping[Any, Any], *, every: bool) -> None:
+        self._plugin_data, self._every = plugin_data, every
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         editor = GraphEditor(model)
         if editor.opset < _AXIS:
             return ir.passes.PassResult(model, modified=False)
-        casts = [node for node in ir.traversal.RecursiveGraphIterator(model.graph) if node.op_type == "Cast" and not node.domain]
+        casts = [node for node in ir.traversal.RecursiveGraphIterator(model.graph) if self._takes(node)]
         changed = [_fold(node, editor) for node in casts]
         if any(changed):
             RemoveUnusedNodesPass()(model)
         return ir.passes.PassResult(model, any(changed))
+
+    def _takes(self, node: ir.Node) -> bool:
+        weight = constant_of(node, 0) if node.op_type == "Cast" and not node.domain else None
+        if weight is None or self._every:
+            return weight is not None
+        return weight.untyped_storage().data_ptr() in self._plugin_data.get(LIBRARY_WEIGHTS, ())
+
+
+def library_weights(model: Any) -> frozenset[int]:
+    """The addresses of the integers in a model's weights that are torchao's."""
+    if not isinstance(model, (torch.nn.Module, torch.export.ExportedProgram)):
+        return frozenset()
+    plain = (inner for each in model.parameters() for inner in _inner(each) if inner is not each)
+    return frozenset(each.untyped_storage().data_ptr() for each in plain if each.dtype in _INTEGERS)
+
+
+def _inner(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The plain tensors that a wrapper consists of."""
+    if is_traceable_wrapper_subclass(tensor):
+        for name in tensor.__tensor_flatten__()[0]:
+            yield from _inner(getattr(tensor, name))  # the protocol's own way: attributes by their names
+    else:
+        yield tensor
 
 
 def _fold(cast: ir.Node, editor: GraphEditor) -> bool:

@@ -11,7 +11,7 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 from onnxexp.request.unique_names import unused_name
 from onnxexp_quantized.passes.graph_editor import constant_of, producer
 
-__all__ = ["NarrowWeights"]
+__all__ = ["NarrowWeights", "is_weight_only"]
 
 _TYPES = [
     (torch.int8, 25, 2, ir.DataType.INT2),
@@ -40,7 +40,7 @@ class NarrowWeights(ir.passes.InPlacePass):
 
 def _narrow(node: ir.Node, opset: int, graph: ir.Graph) -> bool:
     integers, zero = constant_of(node, 0), constant_of(node, 2)
-    if integers is None or zero is None or integers.dim() < 2 or not _is_weight_only(node):
+    if integers is None or zero is None or integers.dim() < 2 or not is_weight_only(node):
         return False
     for dtype, first, bits, narrow in _TYPES:
         if integers.dtype == dtype and opset >= first and _fits(integers, bits) and _fits(zero, bits):
@@ -53,7 +53,8 @@ def _narrow(node: ir.Node, opset: int, graph: ir.Graph) -> bool:
     return False
 
 
-def _is_weight_only(dequantize: ir.Node) -> bool:
+def is_weight_only(dequantize: ir.Node) -> bool:
+    """Whether a weight is dequantized for products with float tensors only."""
     users = [(user, index) for user, index in dequantize.outputs[0].uses()]
     return bool(users) and all(
         user.op_type == "MatMul" and index == 1 and producer(user.inputs[0], "DequantizeLinear") is None for user, index in users

