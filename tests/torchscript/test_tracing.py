@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 import warnings
 
 import pytest
@@ -511,3 +512,18 @@ def test_a_trace_that_fixes_nothing_is_not_said_to_fix_something() -> None:
         onnxexp.export(model, (X,))
     text = "\n".join(str(warning.message) for warning in caught)
     assert "not through torch.export" in text and "fixes the branches" not in text
+
+
+def test_a_fixed_axis_names_the_line_that_made_its_size_a_number() -> None:
+    def by_number(x):
+        rows = int(x.shape[0] * 1.0)  # made here
+        return x + torch.zeros(rows, 3)  # met here
+
+    def by_iteration(x):
+        rows = len(list(x))  # made here
+        return x + torch.zeros(rows, 3)  # met here
+
+    for model in (by_number, by_iteration):
+        with pytest.raises(CaptureError, match="the model fixes it to 2") as caught:
+            onnxexp.export(model, (X,), capture="trace", dynamic_shapes={"x": {0: "n"}})
+        assert re.search(r"# met here\n.*a size of the example a constant:\n.*# made here", str(caught.value)), str(caught.value)
