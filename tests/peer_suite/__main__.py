@@ -1,6 +1,7 @@
 """Run PyTorch's own ONNX tests with onnxexp and with torch.onnx's exporter; write docs/reference/peer-suite.md.
 
-    python -m tests.peer_suite [--runs NAME ...] [--exporters NAME ...] [--tests PATTERN] [--jobs N] [--page]
+    python -m tests.peer_suite [--runs NAME ...] [--exporters NAME ...] [--tests PATTERN]
+                               [--failed] [--jobs N] [--page]
 
 The results go into docs/reference/peer-suite.json after each run. A test that fails with onnxexp and is not in known.py
 is an error, and so is one that is there and passes. A run of one `--tests` pattern is printed and not written.
@@ -9,6 +10,7 @@ is an error, and so is one that is there and passes. A run of one `--tests` patt
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import sys
 
 from . import page, sources
@@ -40,6 +42,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--runs", nargs="+", default=names, choices=names, metavar="NAME", help=f"of {names}")
     parser.add_argument("--exporters", nargs="+", default=[*EXPORTERS], choices=EXPORTERS, metavar="NAME", help=f"of {EXPORTERS}")
     parser.add_argument("--tests", default="*", metavar="PATTERN", help="only the tests of such names")
+    parser.add_argument("--failed", action="store_true", help="only the tests that failed before")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--page", action="store_true", help="run nothing, only write the page of the results")
     return parser.parse_args()
@@ -55,12 +58,19 @@ def _preload() -> None:
 def _run(run: Run, exporter: str, given: argparse.Namespace) -> None:
     from .running import results
 
+    failed = page.failures(run.name, exporter)
+
+    def is_wanted(name: str) -> bool:
+        return fnmatch.fnmatchcase(name, given.tests) and (name in failed or not given.failed)
+
     found: dict[str, Result] = {}
-    for name, result in results(run, exporter, given.jobs, given.tests):
+    for name, result in results(run, exporter, given.jobs, is_wanted):
         found[name] = result
         if result.outcome == "failed" or given.tests != "*":
             print(f"{run.name}: {exporter}: {name}: {result.outcome} {result.detail}", flush=True)
-    if given.tests == "*":
+    if given.failed:
+        page.amend(run.name, exporter, found)
+    elif given.tests == "*":
         page.record(run.name, exporter, found)
     print(f"{run.name}: {exporter}: {page.counts(found)}", flush=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -15,28 +15,44 @@ import onnxexp
 import onnxexp_torch_onnx
 from onnxexp.torch_compat import ScriptFunction, ScriptModule
 
-__all__ = ["EXPORTERS", "accept_right_exports", "use_onnxexp", "use_torch_onnx"]
+__all__ = ["EXPORTERS", "accept_right_exports", "has_exported"]
 
-_export = torch.onnx.export
+_export, _old_export = torch.onnx.export, utils._export
+_exports: list[str] = []
+"""The exports of this process, which runs one test."""
 _NO_EFFECT = ("dynamo", "fixed_batch_size")
 """Arguments of torch.onnx that choose its exporter, or that it does not read."""
 
 
-def use_torch_onnx(capture: str) -> None:
+def _use_torch_onnx(capture: str) -> None:
     """Let the tests that call torch.onnx.export call its TorchScript exporter."""
     torch.onnx.export = functools.partial(_export, dynamo=False)
+    utils._export = _noted("torch.onnx", _old_export)
 
 
-def use_onnxexp(capture: str) -> None:
+def _use_onnxexp(capture: str) -> None:
     """Let all tests export with onnxexp, with this `capture` of models that are not scripted."""
-    torch.onnx.export = utils._export = functools.partial(_onnxexp, capture)
+    torch.onnx.export = utils._export = _noted("onnxexp", functools.partial(_onnxexp, capture))
     _feed_all_inputs()
     for name in ("register_custom_op_symbolic", "unregister_custom_op_symbolic"):
         setattr(torch.onnx, name, getattr(onnxexp_torch_onnx, name))
         setattr(utils, name, getattr(onnxexp_torch_onnx, name))
 
 
-EXPORTERS = {"onnxexp": use_onnxexp, "torch.onnx": use_torch_onnx}
+EXPORTERS = {"onnxexp": _use_onnxexp, "torch.onnx": _use_torch_onnx}
+
+
+def has_exported() -> bool:
+    """Whether the test has exported anything: some tests are empty in a script."""
+    return bool(_exports)
+
+
+def _noted(name: str, export: Callable[..., Any]) -> Callable[..., Any]:
+    def noted(*args: Any, **options: Any) -> Any:
+        _exports.append(name)
+        return export(*args, **options)
+
+    return noted
 
 
 def _onnxexp(capture: str, model: Any, args: Any, f: Any = None, *positional: Any, **options: Any) -> None:

@@ -15,7 +15,7 @@ import torch
 from .known import KNOWN, Known
 from .running import RUNS, Result
 
-__all__ = ["PAGE", "counts", "load", "record", "text", "unexpected"]
+__all__ = ["PAGE", "amend", "counts", "failures", "load", "record", "text", "unexpected"]
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "peer-suite.md"
 _RESULTS = PAGE.with_suffix(".json")
@@ -48,6 +48,26 @@ def record(run: str, exporter: str, found: Mapping[str, Result]) -> None:
     results["versions"] = {each.__name__: each.__version__ for each in (torch, onnx, onnxruntime)}
     failed = {name: each.detail for name, each in sorted(found.items()) if each.outcome == "failed"}
     results["runs"].setdefault(run, {})[exporter] = {"counts": counts(found), "failed": failed}
+    _RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+
+def failures(run: str, exporter: str) -> Mapping[str, str]:
+    """Return the tests that failed in the last run, with their errors."""
+    failed: Mapping[str, str] = load()["runs"].get(run, {}).get(exporter, {"failed": {}})["failed"]
+    return failed
+
+
+def amend(run: str, exporter: str, found: Mapping[str, Result]) -> None:
+    """Record tests that failed before and ran again."""
+    results = load()
+    entry = results["runs"][run][exporter]
+    for name, result in found.items():
+        del entry["failed"][name]
+        entry["counts"]["failed"] -= 1
+        entry["counts"][result.outcome] += 1
+        if result.outcome == "failed":
+            entry["failed"][name] = result.detail
+    entry["failed"] = dict(sorted(entry["failed"].items()))
     _RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import fnmatch
 import importlib
 import sys
 import unittest
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -62,9 +61,9 @@ class Result:
     detail: str = ""
 
 
-def results(run: Run, exporter: str, jobs: int, pattern: str) -> Iterator[tuple[str, Result]]:
+def results(run: Run, exporter: str, jobs: int, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, Result]]:
     """Yield the name and the result of each test of a run, as it ends."""
-    waiting = [case for case in _cases(run) if fnmatch.fnmatchcase(case._testMethodName, pattern)][::-1]
+    waiting = [case for case in _cases(run) if is_wanted(case._testMethodName)][::-1]
     children: list[Child] = []
     while waiting or children:
         while waiting and len(children) < jobs:
@@ -105,7 +104,9 @@ def _result(case: Any, run: Run, exporter: str) -> Result:
     case.run(outcome)
     if outcome.problem is not None:
         return Result("failed", _line(f"{type(outcome.problem).__name__}: {outcome.problem}"))
-    return Result("skipped", _line(outcome.skipped[0][1])) if outcome.skipped else Result("passed")
+    if outcome.skipped:
+        return Result("skipped", _line(outcome.skipped[0][1]))
+    return Result("passed") if exporters.has_exported() else Result("skipped", "nothing is exported")
 
 
 class _Outcome(unittest.TestResult):
