@@ -1,16 +1,14 @@
-"""Hostile, damaged, slow and numerous packs beside exports that do not need them."""
+"""Hostile, damaged and slow packs beside exports that do not need them."""
 
 from __future__ import annotations
 
 import os
 import signal
-import statistics
-import subprocess
 import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -23,7 +21,7 @@ from .fault import Fault, Row
 
 __all__ = ["FAULTS"]
 
-MANY, ROUNDS, SECONDS, LIMIT = 300, 5, 120, 1.5
+SECONDS = 120
 HOOK = "import onnxexp\nclass Pack:\n    @onnxexp.hookimpl{}\n    def {}\nplugin = table = Pack()\n"
 SOURCES = {
     "an unknown hook": HOOK.format("", "pre_passes(self): ..."),
@@ -128,51 +126,4 @@ def _beside(command: str) -> Callable[[Row, Path], None]:
     return cause
 
 
-def _ratio(measure: Callable[[bool], float]) -> float:
-    """The time with packs to that without them: medians, measured in turn."""
-    rounds = [(measure(True), measure(False)) for _ in range(ROUNDS)]
-    return statistics.median(each for each, _ in rounds) / statistics.median(each for _, each in rounds)
-
-
-def _numerous(row: Row, folder: Path) -> None:
-    """Compare processes and exports with and without packs that are off."""
-    for number in range(MANY):
-        install(folder, f"many{number}", {"__init__": TABLE}, f"many{number}:table")
-    here = folder / "here"  # metadata in the working directory does not count
-    here.mkdir()
-    names = [f"many{number}" for number in range(MANY)]
-    environment = {**os.environ, "ONNXEXP_DISABLE": ",".join(names)}
-    export = "import torch, onnxexp; onnxexp.export(torch.neg, (torch.ones(2),))"
-
-    def process(arguments: Sequence[str], with_packs: bool) -> float:
-        paths = os.pathsep.join([str(Path(__file__).parents[2]), *([str(folder)] if with_packs else [])])
-        variables = {**(environment if with_packs else os.environ), "PYTHONPATH": paths}
-        began = time.perf_counter()
-        subprocess.run([sys.executable, *arguments], env=variables, check=True, stdout=subprocess.DEVNULL, cwd=here)
-        return time.perf_counter() - began
-
-    def again(with_packs: bool) -> float:
-        sys.path += [str(folder)] if with_packs else []
-        try:
-            began = time.perf_counter()
-            for _ in range(10):
-                onnxexp.export(torch.neg, (torch.ones(2),), without=names if with_packs else ())
-            return time.perf_counter() - began
-        finally:
-            sys.path[:] = [each for each in sys.path if each != str(folder)]
-
-    measures: dict[str, Callable[[bool], float]] = {
-        "onnxexp plugins": lambda packs: process(["-m", "onnxexp", "plugins"], packs),
-        "a process with an export": lambda packs: process(["-c", export], packs),
-        "an export": again,
-    }
-    for name, measure in measures.items():
-        ratio = _ratio(measure)
-        print(f"packs: {MANY} packs that are off, {name}: {ratio:.2f} x", file=sys.stderr)
-        row.check(ratio <= LIMIT, f"{name}: {ratio:.2f} x")
-
-
-FAULTS = (
-    *(Fault(f"a hostile pack, {command}", _beside(command)) for command in COMMANDS),
-    Fault(f"{MANY} packs that are off, at most {LIMIT} x the time", _numerous),
-)
+FAULTS = tuple(Fault(f"a hostile pack, {command}", _beside(command)) for command in COMMANDS)
