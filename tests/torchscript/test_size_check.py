@@ -415,6 +415,7 @@ def no_division(y: Tensor) -> Tensor:
     [(read_in_python, ""), (shape_of_values, ""), (half_of_batch, "1 is 2 there"), (torch.relu_, ""), (no_division, "")],
 )
 def test_what_was_not_computed_decides_nothing(rest: Callable[[Tensor], Tensor], found: str) -> None:
+    torch.manual_seed(19)  # with its weights, no_division gives a number that is rounded in another way at another size
     model, x = Layers(rest), torch.cat([torch.ones(1, 3, 4), torch.zeros(1, 3, 4)])
     options: Any = {"capture": "trace", "dynamic_shapes": ({0: "batch"},)}
     if found:
