@@ -87,7 +87,7 @@ peer-suite: setup
 compat: setup
 	$(BIN)/python -m tests.compat --jobs $(JOBS) $(ARGS)
 
-# Faults caused on purpose: several writers of one path, kills, full disks, threads that share a model.
+# Faults caused on purpose: writers of one path, kills, full disks, damaged files, hostile packs, threads.
 faults: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults --out faults.json $(ARGS)
 
