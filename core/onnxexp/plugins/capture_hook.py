@@ -91,10 +91,11 @@ def _check_example(program: CapturedProgram, spec: DynamicSpec) -> None:
     """
     seen: dict[str, tuple[int, str]] = {}
     for value, leaf, axes in zip(program.graph.inputs, spec.leaves, spec.axes, strict=False):
-        sizes = value.type.sizes if isinstance(value.type, TensorType) and isinstance(leaf.value, torch.Tensor) else None
-        for axis in sorted(axes) if sizes is not None else ():
+        if not isinstance(value.type, TensorType) or value.type.sizes is None or not isinstance(leaf.value, torch.Tensor):
+            continue
+        for axis in sorted(axes):
             own = leaf.value.shape[axis], f"axis {axis} of input {leaf.name}"
-            (small, where), (large, there) = sorted([seen.setdefault(str(sizes[axis]), own), own])
+            (small, where), (large, there) = sorted([seen.setdefault(str(value.type.sizes[axis]), own), own])
             if small != large:
                 raise CaptureError(
                     f"{where} was asked to be dynamic, but the model fixes it to the size of {there} where it is not {small}, as "
