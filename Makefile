@@ -1,4 +1,4 @@
-# make demo | test-quick | test | test-full | third-parties | torchvision | transformers | conformance | peer-suite | compat | faults | fuzz | lint | docs | bench | dist | setup | format | clean
+# make demo | test-quick | test | test-full | third-parties | torchvision | transformers | conformance | optimizations | peer-suite | compat | faults | fuzz | lint | docs | bench | dist | setup | format | clean
 #
 #   PYTHON  the interpreter that makes the environment (3.10 or newer)
 #   VENV    where the environment is; each target that needs it makes it, and makes it again after a pyproject.toml changed
@@ -26,7 +26,7 @@ PYTEST  = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
 # test-quick leaves these out: they start processes, or call torch.export in every test.
 SLOW    = cli_[!p]* scaffold reentrancy autocast export export_* functionalize higher_order scan dynamic restrictions
 
-.PHONY: help setup demo test-quick test test-full third-parties torchvision transformers sweep conformance peer-suite compat faults fuzz lint docs format bench dist clean
+.PHONY: help setup demo test-quick test test-full third-parties torchvision transformers sweep conformance optimizations peer-suite compat faults fuzz lint docs format bench dist clean
 .DELETE_ON_ERROR:
 
 help:
@@ -68,10 +68,15 @@ sweep: setup
 	$(BIN)/python -m tests.sweep.model_zoo > models-zoo.toml
 	$(BIN)/onnxexp sweep models-zoo.toml -o sweep-results --workers $(JOBS) --html sweep-results.html $(ARGS)
 
+# The results of the models with and without ONNX Runtime's optimizations.
+optimizations: setup
+	$(PYTEST) -p tests.without_optimizations $(ARGS) tests/models tests/aten tests/ort tests/autograd
+
 conformance: setup
 	$(CONFORMANCE) --exporter export trace --opset 9 13 17 18 20 23 $(ARGS)
 	$(CONFORMANCE) --exporter dynamic trace-dynamic --opset 20 $(ARGS)
 	$(CONFORMANCE) --exporter dynamo script --opset 20 --every $(EVERY) $(ARGS)
+	$(CONFORMANCE) --extremes --exporter trace --opset 20 $(ARGS)
 	$(CONFORMANCE) --quantized --exporter export trace --opset 10 12 17 21 25 $(ARGS)
 
 # PyTorch's own ONNX tests, from Debian's source package, with onnxexp and with torch.onnx.

@@ -15,6 +15,7 @@
     targets, tables                 ratios, verdicts, and their presentation
     platform_cost                   the cost of plugins: hooks over many nodes, the command with many packs
     against                         two revisions of onnxexp in one run
+    many_packs                      what 300 installed packs that are off cost
     diff                            operators of one model, tool by tool
 
 Method:

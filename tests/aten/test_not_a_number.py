@@ -31,6 +31,7 @@ ROWS = {0: [0]}
     Case(lambda x: functional.hardshrink(x, 0.5), X, dynamic=ROWS, name="hardshrink"),
     Case(lambda x: functional.softshrink(x, 0.5), X, dynamic=ROWS, name="softshrink"),
     Case(lambda x: functional.hardshrink(x.double()), X, name="hardshrink_double"),
+    Case(lambda x: (x.sign(), x.double().sgn(), x.half().sign()), X, dynamic=ROWS, name="sign"),
 )
 def test_not_a_number(check):
     check()

@@ -121,6 +121,9 @@ def test_names_in_the_script_of_a_fault_are_no_code(tmp_path: Path) -> None:
     text, node = "x\nprint('ran')\rprint('ran')\0", report.first.node
     node.where = Where(scope=text, module=text, file=text, line=1, code=text)
     node.args[0].name = node.outputs[0].name = text
+    (tmp_path / "file").write_text("")
+    with pytest.raises(onnxexp.SerializeError, match="cannot write .*file.*Choose another place"):
+        report.export_repro(tmp_path / "file" / "folder")
     script = report.export_repro(tmp_path)
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "max abs error" in done.stdout and "ran" not in done.stdout, done

@@ -3,6 +3,7 @@
 python -m tests.conformance --opset 20 --dtype float32 int64 bool --samples 2 --out results.jsonl
 python -m tests.conformance --exporter dynamo script --every 10 --out peers.jsonl
 python -m tests.conformance --quantized --exporter export trace --out results.jsonl
+python -m tests.conformance --extremes --exporter trace --out results.jsonl
 python -m tests.conformance --out results.jsonl --report failures
 python -m tests.conformance --out results.jsonl peers.jsonl --report table > docs/reference/operators.md
 python -m tests.conformance --quantized --out results.jsonl --report table > docs/reference/quantized-operators.md
@@ -17,8 +18,9 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
+from types import ModuleType
 
-from . import quantized, samples
+from . import extremes, quantized, samples
 from .exporters import EXPORTERS
 from .judging import Result
 from .page import operator_page
@@ -44,6 +46,9 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         "--exporter", nargs="+", default=["export"], choices=EXPORTERS, help="export, trace: onnxexp; dynamo, script: torch.onnx"
     )
     parser.add_argument("--quantized", action="store_true", help="the operators on quantized tensors, which OpInfo does not have")
+    parser.add_argument(
+        "--extremes", action="store_true", help="the operators with NaN, infinities, limits, 0-d and empty tensors"
+    )
     parser.add_argument("--opset", nargs="+", type=int, help="20 by default, and 21 with --quantized")
     parser.add_argument(
         "--dtype",
@@ -64,20 +69,24 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     options = parser.parse_args(argv)
     options.opset = options.opset or [21 if options.quantized else 20]
     options.dtype = options.dtype or (quantized.DTYPES if options.quantized else ("float32", "int64", "bool"))
-    options.samples = options.samples or (len(quantized.ROWS) if options.quantized else 2)
+    options.samples = options.samples or (len(_part(options).ROWS) if options.quantized or options.extremes else 2)
     return options
+
+
+def _part(options: argparse.Namespace) -> ModuleType:
+    return quantized if options.quantized else extremes if options.extremes else samples
 
 
 def main(argv: list[str] | None = None) -> int:
     options = _arguments(argv)
     if options.report is None:
         _run(options)
-    part = quantized if options.quantized else samples
-    results = of_part(_known(options), part)
+    known = _known(options)
+    results = of_part(known, _part(options))
     if options.report == "failures":
         print(failures(results))
     elif options.report == "table":
-        print(quantized_page(results) if options.quantized else operator_page(results))
+        print(quantized_page(results) if options.quantized else operator_page(results, of_part(known, extremes)))
     else:
         print(rates(results))
     return 0
@@ -102,7 +111,7 @@ def _run(options: argparse.Namespace) -> None:
             _rewrite(path, [result for result in read_results(path) if result.outcome not in options.redo])
     done = {_key(result) for result in _known(options)}
     shard, shards = map(int, options.shard.split("/"))
-    part = quantized if options.quantized else samples
+    part = _part(options)
     names = [name for name in part.operators() if not options.op or any(wanted in name for wanted in options.op)]
     chosen = names[:: options.every][shard - 1 :: shards]
     pairs = [(name, dtype) for name in chosen for dtype in part.dtypes_of(name) if dtype in options.dtype]

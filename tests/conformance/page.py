@@ -8,9 +8,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from . import quantized
+from . import extremes, quantized
 from .judging import FAILURES, Result
 from .known import known
+from .known_extremes import KNOWN_EXTREMES
 from .samples import DTYPES, family_of
 from .tables import COUNTED, OTHERS, ratios
 
@@ -51,11 +52,13 @@ allows; `fixed`: eager itself accepts one size only, such as a matrix for `view(
 _READING = """In a cell, `yes` means that every sample of every dtype passes at every measured opset. Otherwise each range of
 opsets has its own word: `no`, or the share that passes, with the kind of the worst failure. The kinds are `opset` (a later
 opset works), `unsupported` (no lowering), `capture` (torch's own frontend refuses the sample; the reason is beside it),
-`wrong`, `invalid` and `crash`. A dtype in brackets is the only one that fails. Dtypes: f16, f32, f64, i32, i64, u8, bool."""
+`wrong`, `invalid` and `crash`. A dtype in brackets is the only one that fails. Dtypes: f16, f32, f64, i32, i64, u8, bool.
+The column `extremes` has the first sample with NaN, infinities, zeros of both signs and denormals, the dtype's largest and
+smallest number, 0-d tensors and empty ones, as far as eager takes them."""
 
 
-def operator_page(results: Sequence[Result]) -> str:
-    """Return the page as Markdown."""
+def operator_page(results: Sequence[Result], extreme: Sequence[Result] = ()) -> str:
+    """Return the page as Markdown; `extreme` are the results at the borders."""
     parts = [_HEAD, "## In numbers\n", totals(results)]
     if lines := ratios(results):
         parts += [f"\n{_RATIOS}\n"]
@@ -63,7 +66,7 @@ def operator_page(results: Sequence[Result]) -> str:
     if any(result.others for result in results):
         parts += ["\n## At other sizes\n", _OTHER, "", _other_sizes(results)]
     parts += ["\n## By family\n", "The share of passing samples, lowest to highest over the opsets.\n", _families(results)]
-    parts += ["\n## By operator\n", _READING, "", operator_table(results)]
+    parts += ["\n## By operator\n", _READING, "", operator_table(results, extreme)]
     return "\n".join(parts)
 
 
@@ -115,18 +118,24 @@ def _families(results: Sequence[Result]) -> str:
     return "\n".join(lines)
 
 
-def operator_table(results: Sequence[Result]) -> str:
-    """Return a table of operators: dtypes, a cell per frontend, the reason."""
+def operator_table(results: Sequence[Result], extreme: Sequence[Result] = ()) -> str:
+    """Return a table of operators: dtypes, a cell per frontend, the reason.
+
+    `extreme` adds a column with the results at the borders.
+    """
+    borders = grouped((each for each in extreme if each.outcome != "eager"), lambda each: each.op.removeprefix(extremes.PREFIX))
+    more = ["extremes"] if extreme else []
     exporters = _exporters(results)
     results = [result for result in results if result.exporter in OURS and result.outcome != "eager"]
     measured = {name: sorted({result.opset for result in results if result.exporter == name}) for name in exporters}
     titles = [f"{name} ({_range(opsets)})" for name, opsets in measured.items()]
-    lines = [row("operator", "dtypes", *titles, "why not"), rule(len(exporters) + 3)]
+    lines = [row("operator", "dtypes", *titles, *more, "why not"), rule(len(exporters) + len(more) + 3)]
     for op, of_op in sorted(grouped(results, lambda result: result.op).items()):
         by_exporter = grouped(of_op, lambda result: result.exporter)
         cells = [_cell(by_exporter.get(name, [])) for name in exporters]
         dtypes = " ".join(_SHORT.get(dtype, dtype) for dtype in _DTYPES if any(result.dtype == dtype for result in of_op))
-        lines.append(row(op, dtypes, *cells, _reason(op, of_op)))
+        cells += [_cell(borders.get(op, [])) for _ in more]
+        lines.append(row(op, dtypes, *cells, _reason(op, of_op) or known_at_borders(op, borders.get(op, []))))
     return "\n".join(lines)
 
 
@@ -161,6 +170,11 @@ def _reason(op: str, results: Sequence[Result]) -> str:
         return reason
     text = _PREFIX.sub("", failed[0].detail).partition(" at File ")[0]
     return (text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …").replace("|", "\\|").replace("<", "\\<")
+
+
+def known_at_borders(op: str, results: Sequence[Result]) -> str:
+    """Return the reason of an operator's differences at the borders, "" without any."""
+    return KNOWN_EXTREMES.get(op, "") if any(result.outcome in FAILURES for result in results) else ""
 
 
 def _passed(outcomes: Counter[str]) -> float:

@@ -1,17 +1,22 @@
-"""The two parts of the run: PyTorch's operator database, and operators on quantized tensors."""
+"""The parts of the run.
+
+They are PyTorch's operator database, its calls at the borders, and operators on quantized tensors.
+"""
 
 from __future__ import annotations
 
 from types import ModuleType
 
-from . import quantized, samples
+from . import extremes, quantized, samples
 from .judging import Result
 
 __all__ = ["of_part", "part_of"]
 
 
 def part_of(op: str) -> ModuleType:
-    """Return the module with an operator's samples: operators on quantized tensors have their namespace in their names."""
+    """Return the module with an operator's samples; the names differ."""
+    if op.startswith(extremes.PREFIX):
+        return extremes
     return quantized if "::" in op else samples
 
 

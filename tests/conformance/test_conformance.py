@@ -22,10 +22,11 @@ pytest.importorskip("expecttest", reason="PyTorch's operator database needs it")
 
 from onnxexp.testing.other_sizes import inputs_at, larger_sizes, sizes_of_one, symbol_values
 
-from . import running
+from . import extremes, running
 from .exporters import DYNAMIC
 from .judging import Judge, Result
 from .known import KNOWN, known
+from .known_extremes import KNOWN_EXTREMES
 from .page import operator_page, operator_table
 from .running import Runner, read_results, tasks_of
 from .samples import DTYPES, Sample, dtypes_of, operators, samples
@@ -39,6 +40,7 @@ FINE = ("pass", "random", "eager")
 BAD = ("wrong", "invalid", "crash", "version")
 QUICK_DYNAMIC = list(operators())[::48]
 QUICK_TRACED = list(operators())[::24]
+BORDERED = [op for op in operators() if op not in KNOWN_EXTREMES and not known(op, "trace")]
 OTHER_OPSETS = (9, 13, 23)
 MOST_SAMPLES = 20
 
@@ -115,7 +117,37 @@ def test_every_axis_dynamic(op: str, exporter: str) -> None:
     assert not bad, "\n".join(bad)
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("op", [pytest.param(op, marks=() if op in QUICK_DYNAMIC else pytest.mark.full) for op in BORDERED])
+def test_extremes(op: str) -> None:
+    """Check NaN, infinities, limits, 0-d and empty tensors in a trace."""
+    chosen = [sample for dtype in ("float32", "int64") if dtype in dtypes_of(op) for sample in at_borders(op, dtype)]
+    results = [Judge(sample).judge("trace", OPSET) for sample in chosen]
+    assert not listed([result for result in results if result.outcome in BAD])
+
+
+def at_borders(op: str, dtype: str) -> list[Sample]:
+    return list(extremes.samples(f"{extremes.PREFIX}{op}", dtype, len(extremes.ROWS)))
+
+
+def test_samples_at_the_borders() -> None:
+    found = at_borders("sigmoid", "float32")
+    assert [list(extremes.ROWS)[sample.index] for sample in found] == [*extremes.ROWS]
+    assert found[0].tensors[0].isnan().any() and found[1].tensors[0].isinf().any()
+    assert found[3].tensors[0].max() == torch.finfo(torch.float32).max
+    assert found[4].tensors[0].dim() == 0 and found[5].tensors[0].numel() == 0
+
+
+def test_the_judge_finds_a_difference_at_the_borders() -> None:
+    """ONNX Runtime's own: the largest number beside NaN."""
+    results = [Judge(sample).judge("trace", OPSET) for sample in at_borders("max.reduction_with_dim", "float32")[:1]]
+    assert [result.outcome for result in results] == ["wrong"]
+    page = operator_table([dataclasses.replace(each, op="max.reduction_with_dim", outcome="pass") for each in results], results)
+    assert "| extremes |" in page and "| no: wrong | " + KNOWN_EXTREMES["max.reduction_with_dim"] in page
+
+
 def test_known_failures_are_operators() -> None:
+    assert set(KNOWN_EXTREMES) <= set(operators())
     assert {op for ops in KNOWN.values() for op in ops} <= set(operators())
 
 

@@ -24,7 +24,7 @@ PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 
 MAX_LOOSE_FILES = 10
 MAX_LINES = 17_500
-MAX_LINES_WITHOUT_FRONTEND = 12_000
+MAX_LINES_WITHOUT_FRONTEND = 12_500
 TOOLS = ("cli/", "testing/", "checking/")
 FRONTEND = ("capture/", "functionalize/")
 MAY_KNOW_OPERATORS = {"onnxexp/capture/torch_export/", "onnxexp/functionalize/", "onnxexp/cli/"}

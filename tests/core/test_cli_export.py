@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import textwrap
 from pathlib import Path
@@ -428,3 +429,38 @@ def test_how_to_capture_and_what_to_keep(
     assert run(capsys, "export", "gamma.py:make", "-o", "kept.onnx", *kept).status == 0
     assert [node.domain for node in onnx.load("kept.onnx").graph.node] == ["cli_gamma"]
     assert run(capsys, "export", "gamma.py:make", "-o", "kept.onnx", "--capture", "film").status == 2
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--dynamic", "input:0=b"], "onnxexp: --dynamic names 'input', which is no input of the model. There are: x."),
+        (["--dynamic", "x:5=b"], "onnxexp: --dynamic x (input x): there is no axis 5"),
+        (["--opset", "8"], "onnxexp: --opset is 8; expected a whole number from 9 to"),
+        (["--skip-pass", "no-pass"], "onnxexp: --skip-pass: there is no pass 'no-pass'"),
+        (["--capture", "none"], "onnxexp: --capture is 'none'"),
+    ],
+)
+@pytest.mark.parametrize("command", [["export", "-o", "model.onnx"], ["check"]], ids=["export", "check"])
+def test_an_error_names_the_flag(project: str, capsys: Capsys, command: list[str], more: list[str], message: str) -> None:
+    ran = run(capsys, *command, f"{project}:pair", *more)
+    assert ran.status == 2 and ran.err.startswith(message), ran.err
+
+
+def test_an_error_on_an_argument_of_the_factory_names_no_flag(project: str, capsys: Capsys) -> None:
+    Path("factory.py").write_text(
+        "import torch\ndef make():\n"
+        "    return {'model': torch.nn.ReLU(), 'args': (torch.ones(2, 3),), 'dynamic_shapes': {'no_input': {0: 'b'}}}\n"
+    )
+    ran = run(capsys, "export", "factory.py:make", "-o", "model.onnx")
+    assert ran.status == 2 and ran.err.startswith("onnxexp: dynamic_shapes names 'no_input'"), ran.err
+
+
+def test_the_summary_names_the_sizes_and_the_time_of_the_export(project: str, capsys: Capsys) -> None:
+    arguments = ["export", f"{project}:pair", "-o", "model.onnx", "--dynamic", "x:0=rows", "--verify", "sizes"]
+    ran = run(capsys, *arguments)
+    assert re.search(r"^compared: the example; axis 0 of x is 1; axis 0 of x is \d+; axis 0 of x is \d+$", ran.out, re.MULTILINE)
+    document = run(capsys, *arguments, "--json").document
+    loading = document["stages"].pop("load torch and the model")
+    assert re.search(r"^seconds  [\d.]+ \(capture .*\), after [\d.]+ to load torch and the model$", ran.out, re.MULTILINE)
+    assert loading >= 0 and document["seconds"] >= sum(document["stages"].values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -89,3 +90,14 @@ def test_equalities_that_hold_at_many_sizes_are_warnings() -> None:
 
     with pytest.warns(UserWarning, match=r"right only where \(n//2\) % 16 == 3"):
         export(model, (torch.ones(6), torch.ones(3)), dynamic_shapes={"x": {0: "n"}, "y": None}, capture="export")
+
+
+def test_a_condition_that_cannot_be_computed_at_large_sizes() -> None:
+    def model(x: Tensor) -> Tensor:
+        half = x.shape[0] // 2
+        return torch.cat(x[half:-half].chunk(2)[::-1])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = export(model, (torch.arange(3.0),), dynamic_axes={"x": [0]}, capture="export")
+    torch.testing.assert_close(program(torch.arange(3.0)), model(torch.arange(3.0)))

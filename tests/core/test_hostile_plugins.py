@@ -15,12 +15,13 @@ from importlib_metadata import EntryPoint
 import onnxexp
 from onnxexp import PluginLoadError
 from onnxexp.plugins import discovery, isolated_import
-from onnxexp.plugins.discovery import InstalledPlugin, states
+from onnxexp.plugins.discovery import states
+from onnxexp.plugins.installed_plugin import InstalledPlugin
 from onnxexp.plugins.loading import load
 from onnxexp.plugins.own_distributions import OWNERS
 from onnxexp.request.config import load as configured
 from tests.core.commanding import run
-from tests.core.packs import TABLE, install, write_metadata
+from tests.core.packs import BROKEN, TABLE, install, write_metadata
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -133,32 +134,6 @@ def test_a_conflict_of_packs_comes_before_every_skeleton(site: Path) -> None:
 # Objects that break when they are read
 
 
-CLASS = "import onnxexp\nclass Pack:\n    {}\ntable = Pack()\n"
-BROKEN = {
-    "symbolics = 5": (CLASS.format("symbolics = 5"), "its `symbolics` are 5; cure"),
-    "a table of another kind": (CLASS.format("symbolics = [5]"), "its `symbolics` contain 5"),
-    "symbolics that raise": (CLASS.format("symbolics = property(lambda self: 1 // 0)"), "ZeroDivisionError"),
-    "an attribute that raises": (CLASS.format("size = property(lambda self: 1 // 0)"), "(ZeroDivisionError|is neither)"),
-    "an endless iterator": ("import itertools\n" + CLASS.format("symbolics = itertools.count()"), r"`symbolics` are count\(0\)"),
-    "a generator": (CLASS.format("symbolics = (table for table in ())"), "`symbolics` are <generator"),
-    "a class that lies": (CLASS.format("__class__ = property(lambda self: 1 // 0)"), "ZeroDivisionError"),
-    "attributes that raise SystemExit": (CLASS.format("def __getattr__(self, name): raise SystemExit(3)"), "SystemExit: 3"),
-    "no repr": (CLASS.format("def __repr__(self): raise SystemExit(3)"), "SystemExit: 3"),
-    "another exception": ("class B(BaseException): ...\nraise B('strange')", "B: strange"),
-    "an exception without a message": (
-        "class B(BaseException):\n    def __str__(self): 1 // 0\nraise B", "B, whose message raises ZeroDivisionError"
-    ),
-    "an exit": ("import sys\nsys.exit(0)", "SystemExit: 0"),
-    "a syntax error": ("def", "SyntaxError"),
-    "an operator that is no text": (TABLE.replace("'relu'", "5"), "TypeError"),
-    "an ONNX operator that is no text": (TABLE.replace("'Relu'", "5"), "relu is to become 5; cure"),
-    "an opset that is no number": (TABLE + "table('tanh', since='20')(lambda op, x: x)\n", "whole numbers as opsets"),
-    "a symbolic that is no function": (TABLE + "table('tanh')(5)\n", "the symbolic of mine::tanh is .* cure: a function"),
-    "a recursion": ("def f(): f()\nf()", "RecursionError"),
-    "no memory": ("raise MemoryError", "MemoryError"),
-}  # fmt: skip
-
-
 @pytest.mark.parametrize("kind", BROKEN)
 def test_a_broken_object_stops_nothing_and_is_named(site: Path, kind: str) -> None:
     source, reason = BROKEN[kind]
@@ -213,6 +188,12 @@ def test_two_entry_points_may_have_one_object(site: Path) -> None:
     (site / "twice.py").write_text(source)
     write_metadata(site, "twice", "[onnxexp.plugins]\none = twice:plugin\ntwo = twice:plugin\n", [])
     assert [plugin.hooks for plugin in load(configured(plugins=["one", "two"])).loaded] == [("pre_pass",)] * 2
+
+
+def test_two_entry_points_with_one_table_are_no_conflict(site: Path) -> None:
+    (site / "twice.py").write_text(TABLE)
+    write_metadata(site, "twice", "[onnxexp.plugins]\none = twice:table\ntwo = twice:table\n", [])
+    assert not load(configured(plugins=["one", "two"])).dispatcher.conflicts
 
 
 def test_many_entry_points_take_linear_work(site: Path) -> None:

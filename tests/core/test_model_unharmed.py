@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 import torch
 
 import onnxexp
-from onnxexp.capture.private_model import private_model
+from onnxexp.capture.private_model import private_model, private_tensors
 
 
 def trained() -> torch.nn.Sequential:
@@ -41,6 +42,24 @@ def test_backward_after_export(capture: str, training: bool) -> None:
     assert {name: buffer._version for name, buffer in model.named_buffers()} == {name: each[1] for name, each in before.items()}
     found = torch.autograd.grad(loss, list(model.parameters()))
     torch.testing.assert_close(found, expected)
+
+
+class Counting(torch.nn.Module):
+    """torch.export assumes a size that depends on values, which a run of the example checks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count += 1
+        return x[x > 0] >= self.count
+
+
+def test_a_checked_program_leaves_the_buffers() -> None:
+    model = Counting()
+    onnxexp.export(model, (torch.tensor([1.0, -1.0, 2.0, 3.0]),), capture="export")
+    assert torch.equal(model.count, torch.zeros(3))
 
 
 READ_ONLY = """
@@ -126,15 +145,17 @@ def test_another_thread_uses_the_model(capture: str, train: bool) -> None:
 
     def step() -> None:
         for each, optimizer in zip((model, twin), optimizers, strict=True):
-            seen.append((each(x).detach(), [module.training for module in each.modules()]))
+            flags = torch.onnx.is_in_onnx_export(), torch.backends.mha.get_fastpath_enabled()
+            seen.append((each(x).detach(), [module.training for module in each.modules()], flags))
             each(x).sum().backward()
             optimizer.step()
 
     BESIDE.append(step)
     with pytest.warns(UserWarning, match="the forward writes into calls"):
         onnxexp.export(model, (x,), capture=capture, check_sizes=False)
-    (found, modes), (expected, as_before) = seen
-    assert modes == as_before
+    (found, *states), (expected, *as_before) = seen
+    assert states == as_before
+    assert states[1] == (False, True)
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(dict(model.state_dict()), dict(twin.state_dict()))
 
@@ -285,12 +306,13 @@ REFUSED: dict[str, Callable[[], torch.nn.Module]] = {
 @pytest.mark.parametrize("make", COPIED.values(), ids=COPIED)
 def test_copied_models(make: Callable[[], torch.nn.Module], tensors: bool) -> None:
     model = make().train()
-    private = private_model(model, tensors=tensors)
-    assert private is not model and not {*map(id, private.modules())} & {*map(id, model.modules())}
-    private.eval()
-    assert private(torch.ones(99)).tolist() == [1] * 99
-    assert model.training and model.dropout.training  # type: ignore[union-attr]
-    assert (private.weight is model.weight) is not tensors
+    with private_tensors(model) if tensors else contextlib.nullcontext(private_model(model)) as private:
+        assert private is not model and not {*map(id, private.modules())} & {*map(id, model.modules())}
+        private.eval()
+        assert private(torch.ones(99)).tolist() == [1] * 99
+        assert model.training and model.dropout.training  # type: ignore[union-attr]
+        assert (private.weight is model.weight) is not tensors
+    assert model.weight.numel() == 1  # type: ignore[operator, union-attr]
 
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
@@ -307,11 +329,13 @@ def test_tensors_in_an_object() -> None:
     """A copy of the buffer would differ from the object's."""
     model = Uses(lambda model, dropout: Helper(model.weight))  # type: ignore[arg-type]
     assert private_model(model) is not model
-    assert private_model(model, tensors=True) is model
+    with private_tensors(model) as private:
+        assert private is model
 
 
 def test_views_share_their_memory() -> None:
     model = torch.nn.Module()
     model.register_buffer("whole", torch.zeros(4))
     model.register_buffer("part", model.whole[:2])  # type: ignore[index]
-    assert private_model(model, tensors=True) is model
+    with private_tensors(model) as private:
+        assert private is model

@@ -8,11 +8,13 @@ import pytest
 import torch
 from torch.export import Dim
 
+from onnxexp import CaptureError
 from onnxexp.capture.example_inputs import adapted_inputs, describe_enlargement, enlarge
 from onnxexp.capture.torch_export.export_errors import explain
 from onnxexp.capture.torch_export.guard_warnings import record_guard_sources
 from onnxexp.capture.torch_state import torch_mode
 from onnxexp.request.dynamic_shapes import read_dynamic
+from tests.core.tiny import export
 
 X = torch.ones(3, 4)
 batch = Dim("batch", min=2)
@@ -100,6 +102,34 @@ def test_a_decision_by_data_is_explained() -> None:
     assert "known only at run time" in told and "# asked here" in told and "torch.where" in told
 
 
+class Splits(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.stack([part.sum() for part in x[x > 0].split(1)])  # split here
+
+
+class Combines(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.combinations(x[x > 0])  # combined here
+
+
+@pytest.mark.parametrize(("model", "operator"), [(Splits(), "aten::split.Tensor"), (Combines(), "aten::combinations")])
+def test_a_decision_of_torchs_own_operator_is_not_the_models(model: Any, operator: str) -> None:
+    with pytest.raises(CaptureError) as caught:
+        export(model, (X,), capture="export")
+    told = str(caught.value)
+    assert f"{operator} branches on a value that is known only at run time" in told and "torch._check" in told
+    assert " here" in told and "in Python" not in told and "torch.where" not in told
+
+
 def test_a_changed_example_is_mentioned() -> None:
     told = fail(Sums(), (torch.ones(1, 4), torch.ones(3, 4)), dynamic_shapes={"x": {0: "b"}})
     assert "captured at size 2 or more, so the example was changed: axis 0 of x from 1 to 2." in told, told
+
+
+def test_an_error_of_torch_is_no_error_of_the_model() -> None:
+    class OnlyEager(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * ([1] if not torch.compiler.is_exporting() else [])[0]  # as torch's own code fails
+
+    told = fail(OnlyEager(), (X,))
+    assert "torch.export fails inside of torch, where the model itself runs: IndexError: list index out of range" in told

@@ -266,6 +266,26 @@ def prints(module: Module) -> Iterator[str]:
             yield f"{node.lineno}: {ast.unparse(node)}"
 
 
+_EVALUATES = {
+    "eval", "exec", "pickle.load", "pickle.loads", "marshal.load", "marshal.loads", "shelve.open", "dill.load", "yaml.load",
+    "sympy.parse_expr", "sympy.parsing.sympy_parser.parse_expr",
+}  # fmt: skip
+
+
+def evaluations(module: Module) -> Iterator[str]:
+    """Calls that run the text that they are given; `sympify` does without `strict`."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Call):
+            strict = any(each.arg == "strict" and ast.unparse(each.value) == "True" for each in node.keywords)
+            name = ast.unparse(node.func)
+            if name in _EVALUATES or (name in ("sympify", "sympy.sympify") and not strict):
+                yield f"{node.lineno}: {ast.unparse(node)}"
+
+
+def test_no_text_is_evaluated() -> None:
+    assert not offences(evaluations, CORE, PLUGINS)
+
+
 def test_files_are_short() -> None:
     assert not offences(long_file, CORE, PLUGINS)
 
@@ -387,6 +407,9 @@ NODE = "def f(node):\n    "
         (operator_names, NODE + 'return {"relu": 1}[node.op]'),
         (operator_names, NODE + 'match node.op:\n        case "relu":\n            return 1'),
         (prints, "print(1)"),
+        (evaluations, "eval(text)"),
+        (evaluations, "value = sympy.sympify(text)"),
+        (evaluations, "import pickle\npickle.load(file)"),
         (prints, "import sys\nsys.stdout.write('')"),
     ],
 )
@@ -411,6 +434,7 @@ def test_checks_find_what_they_look_for(check: Check, source: str) -> None:
         ),
         (operator_names, '"""Such as aten::abs and `add.Tensor`."""\nKIND = "relu"'),
         (operator_names, NODE + 'return node.op == "prim::If"'),
+        (evaluations, "model.eval()\nsympy.sympify(size, strict=True)"),
         (prints, "def f(verbose):\n    if verbose:\n        print(1)"),
     ],
 )

@@ -8,8 +8,8 @@ import os
 import subprocess
 import sys
 import textwrap
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -142,8 +142,7 @@ def test_a_kill_leaves_the_old_file(tmp_path: Path) -> None:
         import sys, time
         import numpy as np, onnx_ir as ir, torch
         from onnxexp.serialize import save
-        from tests.faults.size_limit import size_limit
-from tests.core.tensor_models import model_of
+        from tests.core.tensor_models import model_of
 
         class Slow(ir.Tensor):
             def tobytes(self):
@@ -214,8 +213,7 @@ def test_memory_stays_flat(how: str, tmp_path: Path) -> None:
     program = """
         import sys, resource, torch
         from onnxexp.serialize import WriteOptions, save
-        from tests.faults.size_limit import size_limit
-from tests.core.tensor_models import model_of
+        from tests.core.tensor_models import model_of
 
         path, how = sys.argv[1:]
         model = model_of(**{f"w{i}": torch.randn(3072, 768).t() for i in range(32)})
@@ -269,13 +267,43 @@ def test_the_largest_single_file_can_be_read(tmp_path: Path) -> None:
     path.unlink()
 
 
-def test_threads_that_save_to_one_path(tmp_path: Path) -> None:
-    models = [model_of(a=torch.full((1000, 1100), float(number)).t()) for number in range(4)]
-    threads = [threading.Thread(target=save, args=(model, tmp_path / "model.onnx")) for model in models]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    found = values(tmp_path / "model.onnx")["a"]
-    assert found.shape == (1100, 1000) and found.min() == found.max()
-    assert os.listdir(tmp_path) == ["model.onnx"]
+def layers(count: int) -> ir.Model:
+    """A model with some tensors, all of whose elements are their number."""
+    return model_of(**{f"a{index}": torch.full((500 + 100 * count, 11), float(count)).t() for index in range(count)})
+
+
+def check_layers(folder: Path, counts: range) -> None:
+    """Check that a folder has one of the models of `layers`, whole, and nothing else."""
+    found = values(folder / "model.onnx")
+    assert len(found) in counts and all((each == len(found)).all() for each in found.values())
+    assert {*os.listdir(folder)} <= {"model.onnx", "model.onnx.data"}
+
+
+@pytest.mark.parametrize("options", [WriteOptions(), EXTERNAL], ids=["one file", "two"])
+def test_threads_that_save_to_one_path(options: WriteOptions, tmp_path: Path) -> None:
+    def write(number: int) -> None:
+        for _ in range(5):
+            save(layers(number), tmp_path / "model.onnx", options)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(1, 9)))
+    check_layers(tmp_path, range(1, 9))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="it forks")
+@pytest.mark.parametrize("options", [WriteOptions(), EXTERNAL], ids=["one file", "two"])
+def test_processes_that_save_to_one_path(options: WriteOptions, tmp_path: Path) -> None:
+    models, children = [layers(1), layers(2)], []
+    for model in models:
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                for _ in range(30):
+                    save(model, tmp_path / "model.onnx", options)
+                status = 0
+            finally:
+                os._exit(status)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
+    check_layers(tmp_path, range(1, 3))

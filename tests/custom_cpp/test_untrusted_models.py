@@ -90,5 +90,6 @@ def test_calls_of_any_form(words: str, tmp_path: Path) -> None:
 def test_files_of_our_own_still_run(tmp_path: Path) -> None:
     path = file(tmp_path, {"hostile::Foo": {"torch": "aten::sin", "attributes": {}}})
     x = torch.ones(2)
-    found = runtime.session(path, bridge="python").run(None, {"x": x.numpy()})[0]
-    torch.testing.assert_close(torch.from_numpy(found), x.sin())
+    for _ in range(2):  # two sessions of one process call the same operator
+        found = runtime.session(path, bridge="python").run(None, {"x": x.numpy()})[0]
+        torch.testing.assert_close(torch.from_numpy(found), x.sin())

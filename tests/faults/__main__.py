@@ -1,4 +1,4 @@
-"""Cause faults on purpose: several writers of one path, kills, full disks, threads that share a model.
+"""Cause faults on purpose: writers of one path, kills, full disks, hostile files and packs, threads.
 
 python -m tests.faults
 python -m tests.faults races --out faults.json
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from .fault import ONNXEXP, Row
 
-PARTS = ("races", "kills", "folder_kills", "disks", "threads")
+PARTS = ("races", "kills", "folder_kills", "disks", "files", "packs", "threads")
 """The modules of this package, each with a tuple `FAULTS`."""
 
 
@@ -47,6 +47,8 @@ def run(parts: tuple[str, ...] | list[str]) -> Iterator[Row]:
                     fault.cause(row, Path(folder))
                 seconds = time.monotonic() - began
                 print(f"{part}: {fault.name}, {exporter}: {len(row.bad)} of {row.tries} bad, {seconds:.1f} s", file=sys.stderr)
+                if row.counts:
+                    print(f"    {', '.join(f'{count:,} {name}' for name, count in row.counts.items())}", file=sys.stderr)
                 for problem in row.bad[:5]:
                     print(f"    {problem}", file=sys.stderr)
                 yield row

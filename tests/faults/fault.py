@@ -19,6 +19,7 @@ class Row:
     Attributes:
         tries: How often the fault was caused.
         bad: What went wrong, one text for each try that did.
+        counts: The number of each outcome, where a fault has several.
     """
 
     part: str
@@ -26,6 +27,7 @@ class Row:
     exporter: str
     tries: int = 0
     bad: list[str] = dataclasses.field(default_factory=list)
+    counts: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def check(self, right: bool, problem: str) -> None:
         """Count one try, and note its problem unless it went right."""

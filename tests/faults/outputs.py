@@ -27,10 +27,11 @@ from tests.sweep.rows import cells, rows
 from . import folder_kills
 from .fault import ONNXEXP, TORCH_ONNX, Fault, Row
 
-__all__ = ["TAGS", "Output", "broken", "faults", "listed", "older"]
+__all__ = ["OUTPUTS", "PAIR", "TAGS", "Output", "broken", "faults", "listed", "older"]
 
 TAGS = ("old", "new", "next")
 """What is there before, what an interrupted process writes, and what is written after that."""
+PAIR = "a model and its data"
 _WIDTH = 96
 
 
@@ -103,7 +104,7 @@ def _models(exporter: str, external_data: bool) -> Output:
     def write(folder: Path, tag: str) -> None:
         _programs(exporter)[tag].save(str(folder / "model.onnx"), external_data=external_data)
 
-    return Output("a model and its data" if external_data else "a model", write, _read_model, exporter)
+    return Output(PAIR if external_data else "a model", write, _read_model, exporter)
 
 
 def _read_model(folder: Path) -> str:

@@ -4,6 +4,8 @@ python -m tests.fuzz --seed 1000 --minutes 10 --jobs 2 --out fuzz.jsonl
 python -m tests.fuzz --seed 1234 --show
 python -m tests.fuzz --out fuzz.jsonl --report
 python -m tests.fuzz --count 300 --peers
+python -m tests.fuzz --count 2000 --frontend export --out export.jsonl; the same with trace; then
+python -m tests.fuzz --differences export.jsonl trace.jsonl
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from .generator import generate
 from .judging import FAILURES
 from .minimising import minimised, outcome_in_child
 from .program import FRONTENDS
-from .report import read_results, report
+from .report import read_results, report, report_of_frontends
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -39,6 +41,9 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--opset", type=int, help="only this opset")
     parser.add_argument("--peers", action="store_true", help="measure torch.onnx's exporters on the same programs")
     parser.add_argument("--show", action="store_true", help="print the first program and its smallest form")
+    parser.add_argument(
+        "--differences", nargs=2, type=Path, metavar="FILE", help="only print what one of two frontends refuses, by cause"
+    )
     parser.add_argument("--report", action="store_true", help="only print the report of the results")
     return parser.parse_args(argv)
 
@@ -50,6 +55,9 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _main(options: argparse.Namespace) -> int:
+    if options.differences:
+        print(report_of_frontends(*map(read_results, options.differences)))
+        return 0
     if options.show:
         return _show(options)
     if not options.report:

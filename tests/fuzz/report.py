@@ -10,7 +10,10 @@ from pathlib import Path
 
 from .judging import FAILURES, Result
 
-__all__ = ["read_results", "report", "text_of"]
+__all__ = ["one_sided", "read_results", "report", "report_of_frontends", "text_of"]
+
+_TAKEN = ("pass", "rounding", "runtime", "warned")
+"""The outcomes of a program that a frontend takes; one that eager refuses at other sizes (\"fixed\") counts for neither."""
 
 
 def read_results(path: Path) -> list[Result]:
@@ -41,6 +44,25 @@ def report(results: Sequence[Result], programs: bool = True) -> str:
             outcome,
             programs and outcome in (*FAILURES, "warned", "refused", "runtime"),
         )
+    return "\n".join(lines)
+
+
+def one_sided(results: Iterable[Result]) -> list[Result]:
+    """Return the refusals and failures of programs that the other frontend takes; see `report_of_frontends`."""
+    pairs: dict[tuple[int, str], dict[str, Result]] = defaultdict(dict)
+    for result in results:
+        pairs[result.seed, result.exporter][result.frontend] = result
+    counted = [pair.values() for pair in pairs.values() if not {"eager", "fixed"} & {each.outcome for each in pair.values()}]
+    taken = [[each.outcome in _TAKEN for each in pair] for pair in counted]
+    return [each for pair, took in zip(counted, taken, strict=True) if any(took) for each in pair if each.outcome not in _TAKEN]
+
+
+def report_of_frontends(one: Sequence[Result], other: Sequence[Result]) -> str:
+    """Return what only one of two frontends takes, of the same programs, by cause."""
+    found, count = one_sided([*one, *other]), len({result.seed for result in one} & {result.seed for result in other})
+    lines = [f"{len(found)} of {count} programs ({_share(len(found), count)}) are right through one frontend only"]
+    for frontend in sorted({result.frontend for result in found}):
+        lines += _causes([result for result in found if result.frontend == frontend], f"only {frontend} refuses", True)
     return "\n".join(lines)
 
 

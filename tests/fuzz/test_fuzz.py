@@ -27,13 +27,15 @@ from .judging import FAILURES, Result, cause_of, judge
 from .minimising import minimised, operators_of
 from .processes import Ended, in_child
 from .program import Input, Program, Statement
-from .report import read_results, report, text_of
+from .report import one_sided, read_results, report, text_of
 from .running import run_model
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = 60
 KNOWN: dict[int, str] = {}
 """The seeds of the fixed set that fail, with the reason."""
+ONE_SIDED: dict[tuple[int, str], str] = {}
+"""The seeds and frontends that refuse what the other takes, with the reason."""
 
 
 def fuzz(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -53,6 +55,39 @@ def test_programs(tmp_path: Path) -> None:
     failed = {result.seed for result in results if result.outcome in FAILURES}
     assert failed - KNOWN.keys() == set(), done.stdout
     assert KNOWN.keys() - failed == set(), "these work now: remove them from the list"
+
+
+@pytest.mark.full
+def test_frontends_take_the_same_programs(tmp_path: Path) -> None:
+    """Compare the two on the same programs; `python -m tests.fuzz --differences` prints the causes."""
+    for frontend in ("export", "trace"):
+        fuzz("--seed", 500_000, "--count", SEEDS, "--opset", 20, "--frontend", frontend, "--out", tmp_path / frontend)
+    results = [result for frontend in ("export", "trace") for result in read_results(tmp_path / frontend)]
+    assert len(results) == 2 * SEEDS
+    found = {(result.seed, result.frontend): result.detail for result in one_sided(results)}
+    assert {key: found[key] for key in found.keys() - ONE_SIDED.keys()} == {}
+    assert ONE_SIDED.keys() - found.keys() == set(), "these agree now: remove them from the list"
+
+
+def test_differences_of_frontends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def result(seed: int, frontend: str, outcome: str) -> Result:
+        return Result(seed, "onnxexp", frontend, 20, outcome, "CaptureError: no size" if outcome == "refused" else "")
+
+    outcomes = {
+        1: ("pass", "refused"),
+        2: ("refused", "refused"),
+        3: ("pass", "rounding"),
+        4: ("fixed", "pass"),
+        5: ("error", "pass"),
+    }
+    for place, frontend in enumerate(("export", "trace")):
+        lines = (text_of(result(seed, frontend, pair[place])) for seed, pair in outcomes.items())
+        (tmp_path / frontend).write_text("".join(lines))
+    assert main(["--differences", str(tmp_path / "export"), str(tmp_path / "trace")]) == 0
+    told = capsys.readouterr().out
+    assert "2 of 5 programs (40.0 %) are right through one frontend only" in told
+    assert "only export refuses: 1 programs" in told and "(seed 5)" in told
+    assert "1x refused: CaptureError: no size (seed 1)" in told
 
 
 @pytest.fixture(autouse=True)

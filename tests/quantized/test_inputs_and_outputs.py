@@ -132,6 +132,24 @@ def test_other_dtypes_and_channels(capture: str) -> None:
         program([*values[:2], other], 2.0)
 
 
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_float_model_that_quantizes_its_result(capture: str, nested: bool) -> None:
+    def function(x: Tensor) -> Any:
+        result = torch.quantize_per_tensor(x * 2, 0.1, 10, torch.quint8)
+        return {"quantized": result, "float": x} if nested else result
+
+    x = torch.randn(2, 3)
+    program = onnxexp.export(
+        function, (x,), capture=capture, dynamic_shapes=({0: "batch"},), output_names=["y", "z"][: 1 + nested]
+    )
+    assert json.loads(program.model.metadata_props["quantized.y"]) == {"scale": 0.1, "zero_point": 10, "dtype": "quint8"}
+    for given in (x, torch.randn(5, 3)):
+        actual, expected = program(given), function(given)
+        pairs = (actual["quantized"], expected["quantized"]) if nested else (actual, expected)
+        assert torch.equal(pairs[0], pairs[1].int_repr())
+
+
 class Total(nn.Module):
     """A sum over a list, of any length in a script."""
 

@@ -197,13 +197,34 @@ def test_a_model_that_still_observes_is_refused(capture: str, version: int) -> N
         onnxexp.export(model, (example,), capture=capture)
 
 
-@pytest.mark.parametrize("version", [0, 1])
-def test_an_observer_without_data_is_refused(version: int) -> None:
+def unobserved(version: int) -> torch.nn.Module:
+    """A model whose observers are off and never saw data."""
     model = Block().train()
     model.qconfig = quantization.get_default_qat_qconfig("fbgemm", version)
-    prepared = quantization.prepare_qat(model).apply(quantization.disable_observer).eval()
+    return quantization.prepare_qat(model).apply(quantization.disable_observer).eval()
+
+
+def test_an_observer_without_data_is_refused_where_eager_fails() -> None:
+    prepared, x = unobserved(0), torch.randn(2, 5, 16)
+    with pytest.raises(RuntimeError, match="dimensions of scale and zero-point"):
+        prepared(x)
     with pytest.raises(onnxexp.CaptureError, match="have never seen data"):
-        onnxexp.export(prepared, (torch.randn(2, 5, 16),))
+        onnxexp.export(prepared, (x,))
+
+
+def test_an_observer_without_data_is_a_warning_where_eager_has_a_scale() -> None:
+    torch.manual_seed(0)
+    prepared, x = unobserved(1), torch.randn(2, 5, 16)
+    with pytest.warns(UserWarning, match=r"have never seen data \(.*\): they quantize with the scale that torch starts with"):
+        program = onnxexp.export(prepared, (x,))
+    difference = (program(x) - prepared(x)).abs()
+    assert difference.max() <= 0.101 and (difference > 1e-5).float().mean() < 0.02  # a step, at ties
+
+    fake = quantization.FakeQuantize(quantization.MovingAverageMinMaxObserver, quant_min=0, quant_max=255)
+    fake.apply(quantization.disable_observer)
+    with pytest.warns(UserWarning, match="have never seen data"):
+        program = onnxexp.export(fake, (x,))
+    torch.testing.assert_close(program(x), fake(x))
 
 
 def test_fake_quantization_that_is_switched_off() -> None:

@@ -144,8 +144,9 @@ def test_a_folder_that_the_worker_lacks(server: CellServer) -> None:
     assert outcome is not None and "the zoo's folder /nowhere on" in outcome["reason"] and "shared disk" in outcome["reason"]
 
 
-def test_the_end_of_a_worker_ends_its_cell() -> None:
-    """The server ends, and its child, when its standard input does."""
+def test_the_end_of_a_worker_ends_its_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server ends, and its child, when its standard input does; the cell's files go."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     server = CellServer()
     process = psutil.Process(server._process.pid)
     stream = server._process.stdin
@@ -156,7 +157,9 @@ def test_the_end_of_a_worker_ends_its_cell() -> None:
     while len(family := process.children(recursive=True)) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
     assert len(family) >= 2, "the cell and its own child"
+    assert list(tmp_path.glob(".onnxexp-*/record.json"))
     server.close()
+    assert not list(tmp_path.glob(".onnxexp-*"))
     _, alive = psutil.wait_procs(family, timeout=30)
     assert not [each for each in alive if each.status() != psutil.STATUS_ZOMBIE]
 

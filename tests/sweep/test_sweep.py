@@ -135,13 +135,18 @@ def test_a_killed_worker_loses_no_cell(capsys: pytest.CaptureFixture[str], tmp_p
 
 
 @pytest.mark.full
-def test_a_stopped_sweep_goes_on(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])
+def test_a_stopped_sweep_goes_on(number: int, status: int, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     opsets = tuple(range(15, 21))
     file, folder = zoo(tmp_path, "slow", opsets=opsets), tmp_path / "results"
-    with process("-m", "onnxexp", "sweep", file, "-o", folder, "--workers", "1") as sweep:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    variables = {**os.environ, "TMPDIR": str(temporary)}
+    with process("-m", "onnxexp", "sweep", file, "-o", folder, "--workers", "1", env=variables) as sweep:
         until(lambda: len(list((folder / "parts").glob("*.parquet"))) >= 1, "a cell ends")
-        sweep.send_signal(signal.SIGINT)
-        assert sweep.wait(PATIENCE) == 130
+        sweep.send_signal(number)
+        assert sweep.wait(PATIENCE) == status
+    assert not list(temporary.glob(".onnxexp-*")), "the files of a cell are left"
     before = {row["key"]: row["finished"] for row in rows(read(folder))}
     assert 1 <= len(before) < len(opsets)
     ran = run(capsys, "sweep", str(file), "-o", str(folder), "--workers", "1", "--json")

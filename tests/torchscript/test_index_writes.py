@@ -149,6 +149,35 @@ def test_a_mask_selects_one_element_of_the_example(run):
     run()
 
 
+def written_row(x: Tensor, i: Tensor) -> Tensor:
+    x = x + 0
+    x[i] += 1
+    x[i, -i] = x[i, -i] * 2
+    x[:, i] = x[:, i].exp()
+    return x
+
+
+def written_where_true(x: Tensor, mask: Tensor) -> Tensor:
+    x = x + 0
+    x[mask.nonzero()[:, 0]] += 1
+    x[mask] = x[mask] * 2
+    return x
+
+
+ONE_TRUE = torch.tensor([False, True, False])
+
+
+@programs(
+    Program(written_row, torch.randn(3, 2, 4), torch.tensor([1]), at=[(torch.randn(2, 2, 7), torch.tensor([1]))],
+            dynamic=[{0, 2}, None], captures=("trace", "script"), opsets=(11, 20)),
+    Program(written_where_true, torch.randn(3, 4), ONE_TRUE,
+            at=[(torch.randn(3, 5), ~ONE_TRUE), (torch.randn(4, 5), torch.ones(4) < 0)],
+            dynamic=[{0, 1}, {0}], captures=("trace",), opsets=(11, 20)),
+)  # fmt: skip
+def test_one_row_is_written_of_any_length(run):
+    run()
+
+
 def rows_of_joined_axes(x: Tensor, mask: Tensor) -> Tensor:
     rows = mask.nonzero()[:, 0]
     x, chosen = x + 0, x.view(-1, 2, 2)[rows]

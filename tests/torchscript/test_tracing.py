@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 import warnings
 
 import pytest
@@ -499,3 +500,30 @@ def test_of_axes_that_are_found_equal_the_first_gives_the_name() -> None:
     )
     shapes = [[str(size) for size in value.shape] for value in (*program.model.graph.inputs, *program.model.graph.outputs)]
     assert shapes == [["zeta", "rows", "inner"], ["zeta", "inner", "columns"], ["zeta", "rows", "columns"]]
+
+
+def test_a_trace_that_fixes_nothing_is_not_said_to_fix_something() -> None:
+    def model(x):
+        if torch.compiler.is_exporting():
+            raise RuntimeError("not through torch.export")
+        return x + 1
+
+    with pytest.warns(UserWarning, match="torch.export failed, so the model was traced") as caught:
+        onnxexp.export(model, (X,))
+    text = "\n".join(str(warning.message) for warning in caught)
+    assert "not through torch.export" in text and "fixes the branches" not in text
+
+
+def test_a_fixed_axis_names_the_line_that_made_its_size_a_number() -> None:
+    def by_number(x):
+        rows = int(x.shape[0] * 1.0)  # made here
+        return x + torch.zeros(rows, 3)  # met here
+
+    def by_iteration(x):
+        rows = len(list(x))  # made here
+        return x + torch.zeros(rows, 3)  # met here
+
+    for model in (by_number, by_iteration):
+        with pytest.raises(CaptureError, match="the model fixes it to 2") as caught:
+            onnxexp.export(model, (X,), capture="trace", dynamic_shapes={"x": {0: "n"}})
+        assert re.search(r"# met here\n.*a size of the example a constant:\n.*# made here", str(caught.value)), str(caught.value)

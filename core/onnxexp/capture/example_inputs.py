@@ -41,7 +41,7 @@ def adapted_inputs(
     attributes. A dynamic float or bool becomes a 0-d tensor, and `forward` receives its ``.item()``: torch accepts dynamic
     numbers of type int only. The tensor is float64 if an input tensor is, else float32. Entries of ``**kwargs`` become named
     parameters, since torch cannot match dynamic shapes to ``**kwargs``. `forward` is replaced on the instance and restored at
-    the end; no other thread may use the model meanwhile.
+    the end: see `private_model` for other threads that use it.
     """
     items = [index for index in spec.scalars if type(spec.leaves[index].value) is not int]
     args, kwargs = pytree.tree_map_only(torch.Tensor, _alias, enlarge(args, kwargs, spec))

@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from onnxexp.capture.model_weights import with_weights
-from onnxexp.capture.private_model import private_model
+from onnxexp.capture.private_model import private_model, private_tensors
 from onnxexp.capture.torch_state import model_mode
 from onnxexp.request.example_call import ExampleCall
 from onnxexp.request.export_context import ExportContext
@@ -149,10 +149,15 @@ def _scripted_attributes(module: Any) -> Iterator[tuple[Any, str, Any]]:
 def unharmed(model: torch.nn.Module, mode: TrainingMode = TrainingMode.PRESERVE) -> Iterator[torch.nn.Module]:
     """Yield a model to run in place of another, which stays as it is.
 
-    It is a copy, or the model itself where that cannot be copied; the changes of the run are undone then.
+    It is a copy, whose parameters and buffers are empty at the end, or the model itself where that cannot be copied; the changes
+    of the run are undone then.
     """
-    private = private_model(model, tensors=True)
-    with model_mode(private.modules(), mode), restored_state(private), _RestoredParameters(private):
+    with (
+        private_tensors(model) as private,
+        model_mode(private.modules(), mode),
+        restored_state(private),
+        _RestoredParameters(private),
+    ):
         yield private
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import functools
 import gc
@@ -12,15 +13,16 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
-from torch.nn.utils import parametrize
 
 from onnxexp.torch_compat import ScriptModule
 
-__all__ = ["private_model"]
+__all__ = ["private_model", "private_tensors"]
 
 _CONTAINERS = (list, tuple, dict, OrderedDict, set, frozenset)
 _ENDS = (type, types.ModuleType, types.BuiltinFunctionType, types.CodeType, torch.fx.Graph)
 """Objects that are not followed; a graph refers to its GraphModule, which does not run through it."""
+_NOT_RUN = ("torch.nn.utils.parametrize", "torch.ao.quantization.qconfig")
+"""Modules of torch whose functions refer to a model's modules, and do not call them."""
 _MOST = 100_000
 """How many objects are followed, before a model counts as one that cannot be copied."""
 _OWN = frozenset(vars(torch.nn.Module()))
@@ -31,34 +33,57 @@ class _Inseparable(Exception):
     """An object outside of the model's modules refers to one of them."""
 
 
-def private_model(model: Any, *, tensors: bool = False) -> Any:
+def private_model(model: Any) -> Any:
     """Copy a model's modules, so that a run changes nothing that another thread uses.
 
-    All other objects are shared, such as the parameters and buffers. With `tensors`, the copy has lazy clones of those: torch
-    copies their memory at the first write. Attributes of a copy refer to copies, also in containers, bound methods, partial
-    functions, and weak references. Where other objects or functions refer to the modules, the forward of a copy would call the
-    originals: then this returns the model itself, as for a ScriptModule or an ExportedProgram. For BERT-base it takes 40 ms.
+    All other objects are shared, such as the parameters and buffers. Attributes of a copy refer to copies, also in containers,
+    bound methods, partial functions, and weak references. Where other objects or functions refer to the modules, the forward of a
+    copy would call the originals: then this returns the model itself, as for a ScriptModule or an ExportedProgram. For BERT-base
+    it takes 5 ms, 1 % of an export.
     """
     if isinstance(model, ScriptModule) or not isinstance(model, torch.nn.Module):  # an ExportedProgram
         return model
     try:
-        return _Copier(model, tensors).copy()
+        return _Copier(model).copy()
     except _Inseparable:
         return model
+
+
+@contextlib.contextmanager
+def private_tensors(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    """Yield a copy of a model with lazy clones of its parameters and buffers.
+
+    torch copies the memory of a lazy clone, or of its original, when one of them is written. At the end the clones become empty,
+    so that later writes do not copy. Yields the model itself where it cannot be copied, see `private_model`, also where other
+    objects refer to its tensors or several tensors share memory.
+    """
+    clones: list[torch.Tensor] = []
+    try:
+        if isinstance(model, ScriptModule):
+            raise _Inseparable
+        private = _Copier(model, clones).copy()
+    except _Inseparable:
+        private = model
+    try:
+        yield private
+    finally:
+        with torch.no_grad():
+            for clone in clones:
+                clone.set_()  # type: ignore[call-overload]  # the annotation lacks this form
 
 
 class _Copier:
     """Copies the modules of one model, and what refers to them."""
 
-    def __init__(self, model: torch.nn.Module, tensors: bool) -> None:
+    def __init__(self, model: torch.nn.Module, clones: list[torch.Tensor] | None = None) -> None:
         self._model = model
         self._originals = [module for module in model.modules() if not isinstance(module, ScriptModule)]
         self._copies: dict[int, Any] = {id(module): _uninitialized(type(module)) for module in self._originals}
         self._storages: set[int] = set()
         self._seen: set[int] = set()
         self._open: set[int] = set()
-        if tensors:
-            self._clone_tensors()
+        if clones is not None:
+            self._clone_tensors(clones)
 
     def copy(self) -> torch.nn.Module:
         """Fill the copies of the modules; return that of the model."""
@@ -66,17 +91,18 @@ class _Copier:
             self._search(value for name, value in list(vars(kind).items()) if name != "__init__")
         for module in self._originals:
             for name, value in list(vars(module).items()):  # another thread may add some
-                new = self._copied(value)
+                new = value if "state_dict" in name else self._copied(value)  # hooks that a forward does not call
                 shared = new is value and name in _OWN and isinstance(value, (dict, set))
                 vars(self._copies[id(module)])[name] = value.copy() if shared else new
         return self._copies[id(self._model)]  # type: ignore[no-any-return]
 
-    def _clone_tensors(self) -> None:
+    def _clone_tensors(self, clones: list[torch.Tensor]) -> None:
         if len(self._originals) < len(list(self._model.modules())):  # scripted modules have their tensors in C++
             raise _Inseparable
         for tensor in (*self._model.parameters(), *self._model.buffers()):
             if type(tensor) in (torch.Tensor, torch.nn.Parameter) and _is_plain(tensor):
-                self._copies[id(tensor)] = _lazy_clone(tensor)
+                self._copies[id(tensor)] = clone = _lazy_clone(tensor)
+                clones.append(clone)
                 self._storages.add(tensor.untyped_storage()._cdata)
         if len(self._storages) + len(self._originals) < len(self._copies):  # a write into one shows in another
             raise _Inseparable
@@ -87,7 +113,7 @@ class _Copier:
             return self._copies.get(id(value), value)
         kind, new = type(value), value
         if kind in _CONTAINERS:
-            new = self._container(value)
+            new = self._container(value) if value else value
         elif kind is types.MethodType and id(value.__self__) in self._copies:
             self._search([value.__func__])
             return types.MethodType(value.__func__, self._copies[id(value.__self__)])
@@ -135,7 +161,7 @@ class _Copier:
 
     def _referents(self, value: Any) -> list[Any]:
         if isinstance(value, types.FunctionType):
-            if value.__module__ == parametrize.__name__:  # these use the module's id
+            if value.__module__ in _NOT_RUN:
                 return []
             held = (value.__closure__, value.__defaults__, value.__kwdefaults__, vars(value))
             return [*held, *self._globals(value, value.__code__)]

@@ -23,7 +23,7 @@ def dim_text(size: Any, names: dict[sympy.Expr, str]) -> Dim:
     `names` maps symbols to their names; symbols without a name are called ``dim_0``, ``dim_1``, …. The function adds them, and
     the texts that it makes, to `names`.
     """
-    expr = size.node.expr if isinstance(size, (torch.SymInt, torch.SymFloat, torch.SymBool)) else sympy.sympify(size)
+    expr = size.node.expr if isinstance(size, (torch.SymInt, torch.SymFloat, torch.SymBool)) else sympy.sympify(size, strict=True)
     if expr.is_number:
         return int(expr)
     if expr not in names:

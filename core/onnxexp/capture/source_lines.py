@@ -141,6 +141,9 @@ def model_error(error: Exception, when: str = _FAILS, cure: str = "pass example 
         message = f"{message[:_SHOWN]} ... {message[-_SHOWN:]}"
     if "does not require grad" in message:
         when, cure = "the model computes gradients, which are off in an export", "wrap that part in `with torch.enable_grad():`"
+    if "requires grad as a constant" in message:
+        when, cure = "the forward uses a parameter that the model does not have", "make it one of the model's, or detach() it"
+        message = message.partition(". ")[0]
     return CaptureError(f"{when}: {type(error).__name__}: {message}; cure: {cure}{at}")
 
 

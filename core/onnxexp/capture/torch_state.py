@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
 import logging
 import os
+import sys
 import threading
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -26,7 +29,9 @@ __all__ = [
     "is_exporting",
     "model_mode",
     "silence_torch_export",
+    "silence_warnings",
     "replace_attributes",
+    "replace_functions",
     "torch_mode",
     "unwind_functorch",
 ]
@@ -69,6 +74,17 @@ def silence_torch_export() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def silence_warnings() -> Iterator[None]:
+    """Ignore the warnings of code that runs on fake tensors.
+
+    They concern the kernels of torch and of libraries, such as the deprecated calls in them, which the user cannot change.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextlib.contextmanager
 def model_mode(modules: Iterable[torch.nn.Module], mode: TrainingMode) -> Iterator[None]:
     """Put modules into a mode, and restore the mode of each at the end."""
     # torch.jit.freeze removes the attribute
@@ -106,6 +122,14 @@ _DATA: Any = torch._C.TensorBase.data
 _TRACEABLE_DATA = property(lambda self: self.detach() if is_exporting() else _DATA.__get__(self), _set_data)
 
 
+class _OnnxFlags:
+    """The flags of torch.onnx, for `torch.onnx.is_in_onnx_export`."""
+
+    @property
+    def _is_onnx_exporting(self) -> bool:
+        return is_exporting() or _flags._is_onnx_exporting
+
+
 _fastpath_of_torch = mha.get_fastpath_enabled
 
 
@@ -126,7 +150,10 @@ def torch_mode() -> Iterator[None]:
     Gradients and inference mode are off. The fused kernels that torch.nn modules use without gradients are off too, since they
     would hide the modules' operators.
     """
-    state: list[tuple[Any, str, Any]] = [(mha, "get_fastpath_enabled", _fastpath_enabled), (_flags, "_is_onnx_exporting", True)]
+    state: list[tuple[Any, str, Any]] = [
+        (mha, "get_fastpath_enabled", _fastpath_enabled),
+        (sys.modules[str(_flags.__package__)], "_flags", _OnnxFlags()),
+    ]
     state.append((torch.Tensor, "data", _TRACEABLE_DATA))
     state.append((torch._C._autograd, "_get_data_attr", torch.detach))  # Dynamo's `.data`, which export makes a constant
     with LOCK, torch.inference_mode(False), torch.no_grad(), replace_attributes(state):
@@ -149,3 +176,17 @@ def replace_attributes(table: Iterable[tuple[Any, str, Any]]) -> Iterator[None]:
                 restore.callback(delattr, owner, name)
             setattr(owner, name, replacement)
         yield
+
+
+def replace_functions(table: Iterable[tuple[Any, str, Callable[..., Any]]]) -> contextlib.AbstractContextManager[None]:
+    """Replace functions in captures; other threads call the originals."""
+    originals = ((owner, name, getattr(owner, name), new) for owner, name, new in table)  # by its name
+    return replace_attributes([(owner, name, _in_captures(original, new)) for owner, name, original, new in originals])
+
+
+def _in_captures(original: Callable[..., Any], replacement: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(replacement)
+    def call(*args: Any, **options: Any) -> Any:
+        return replacement(*args, **options) if is_exporting() else original(*args, **options)
+
+    return call

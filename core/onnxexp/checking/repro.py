@@ -14,7 +14,7 @@ from onnxexp.checking.evidence import Evidence
 from onnxexp.neutral_graph import Node, Value
 from onnxexp.program.printable_text import one_line
 from onnxexp.serialize import WriteOptions, save
-from onnxexp.serialize.atomic_file import write_file
+from onnxexp.serialize.atomic_file import explained, write_file
 from onnxexp.torch_ops.schemas import overload
 
 __all__ = ["write_repro"]
@@ -27,7 +27,8 @@ def write_repro(evidence: Evidence, text: str, folder: Path) -> Path:
 
     Returns the script's path.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    with explained(str(folder), 0):
+        folder.mkdir(parents=True, exist_ok=True)
     names = {value: f"v{index}" for index, value in enumerate(evidence.inputs)}
     calls = _calls(evidence, names)
     save(evidence.model, folder / "model.onnx", WriteOptions())

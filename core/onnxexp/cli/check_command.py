@@ -6,7 +6,7 @@ import argparse
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from onnxexp.cli.export_call import add_arguments, prepare
+from onnxexp.cli.export_call import add_arguments, flags_in_messages, prepare
 from onnxexp.cli.text_or_json import Output, Progress
 from onnxexp.errors import UnsupportedOperators
 
@@ -32,7 +32,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
         from onnxexp.cli.dry_run import check
 
         arguments = {name: value for name, value in prepared.options.items() if name not in _NOT_FOR_CHECKS}
-        report = check(prepared.model, prepared.args, **arguments)
+        with flags_in_messages(options):
+            report = check(prepared.model, prepared.args, **arguments)
     if options.nodes:
         rows = [[node.op, by or "nobody", _where(node)] for node, by in report.lowered]
         output.table(["operator", "lowered by", "where"], rows)

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
+import re
+from collections.abc import Iterator
 from typing import Any
 
 from onnxexp.cli.common_arguments import add_selection, add_target, dynamic_shapes, names, selection
 from onnxexp.cli.config_command import load as configured
 from onnxexp.cli.text_or_json import Progress
+from onnxexp.errors import OptionError
 from onnxexp.request import config
 
-__all__ = ["Prepared", "add_arguments", "prepare"]
+__all__ = ["Prepared", "add_arguments", "flags_in_messages", "prepare"]
+
+_FLAGS = {
+    "opset_version": ("opset", "--opset"),
+    "dynamic_shapes": ("dynamic", "--dynamic"),
+    "input_names": ("input_name", "--input-name"),
+    "output_names": ("output_name", "--output-name"),
+    "skip_passes": ("skip_pass", "--skip-pass"),
+    "operator_export_type": ("operator_export_type", "--operator-export-type"),
+    "capture": ("capture", "--capture"),
+    "fallback": ("fallback", "--fallback"),
+    "target": ("runs_in", "--target"),
+}
+"""The attribute in the parsed command line, and the flag, of arguments of `export`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +90,8 @@ def prepare(options: argparse.Namespace, progress: Progress) -> Prepared:
     from onnxexp.plugins import loading
 
     chosen = selection(options)
-    loading.load(configured(options))
+    with flags_in_messages(options):
+        loading.load(configured(options))
     progress.stage(f"loading {options.target}")
     target = load(options.target, options.input, trusted=options.allow_pickle)
     shapes = dynamic_shapes(options.dynamic)
@@ -99,3 +117,16 @@ def prepare(options: argparse.Namespace, progress: Progress) -> Prepared:
         selected = config.load(plugins=arguments.get("plugins")).plugins
         arguments["plugins"] = [Stages(progress), *((...,) if selected is None else selected)]
     return Prepared(target.model, target.args, {**arguments, "kwargs": target.kwargs})
+
+
+@contextlib.contextmanager
+def flags_in_messages(options: argparse.Namespace) -> Iterator[None]:
+    """Let an error on an argument of `export` name the flag that the user wrote."""
+    try:
+        yield
+    except OptionError as error:
+        name, rest = re.fullmatch(r"(\w*)(.*)", str(error), re.DOTALL).groups()  # type: ignore[union-attr] # it matches any text
+        given, flag = _FLAGS.get(name, ("", ""))
+        if not vars(options).get(given):
+            raise
+        raise OptionError(flag + re.sub(r"^\[(['\"])(.*?)\1\]", r" \2", rest)) from error

@@ -10,18 +10,22 @@ import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onnxexp.cli.export_call import Prepared, add_arguments, prepare
+from onnxexp.cli.export_call import Prepared, add_arguments, flags_in_messages, prepare
 from onnxexp.cli.standard_streams import complain
 from onnxexp.cli.text_or_json import Output, Progress, readable
 from onnxexp.errors import LoweringError, OnnxExporterError, VerificationError
 
 if TYPE_CHECKING:
+    from onnxexp.checking.comparison import VerificationReport
     from onnxexp.program.program import ONNXProgram
     from onnxexp.serialize import SavedFile
 
 __all__ = ["arguments", "run"]
+
+_LOADING = "load torch and the model"
+"""The stage before the export, which is not part of its time."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,13 +59,13 @@ def run(options: argparse.Namespace, output: Output) -> int:
     with warnings.catch_warnings(record=True) as caught, Progress() as progress:
         warnings.simplefilter("default")
         try:
-            program, saved, difference = _export(options, progress)
+            program, saved, verdict = _export(options, progress)
             if options.report is not None:
                 progress.stage(f"writing {options.report}")
                 begin = time.perf_counter()
                 program.report(
                     options.report,
-                    mismatch=options.errors or bool(difference),
+                    mismatch=options.errors or bool(verdict.difference),
                     profile=options.profile,
                     warnings=_remarks(caught),
                 )
@@ -70,7 +74,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
             for remark in _remarks(caught):  # they may explain the error
                 complain(readable(f"warning: {remark}", sys.stderr))
             raise
-    seconds = time.perf_counter() - started
+    seconds = time.perf_counter() - started - program.timings[_LOADING]
     remarks = _remarks(caught)
     if options.print:
         output.line(str(program))
@@ -78,17 +82,32 @@ def run(options: argparse.Namespace, output: Output) -> int:
     _summary(output, program, saved, seconds)
     for remark in remarks:
         output.line(f"warning: {remark}", "yellow")
-    if difference is not None:
-        output.line(difference or "verified: every output agrees with the model's", "red" if difference else "green")
-    output.document({**_document(program, saved, seconds), "warnings": remarks, **_verdict(difference)})
-    return 1 if difference else 0
+    if verdict.difference is not None:
+        output.line(verdict.difference or verdict.agreement, "red" if verdict.difference else "green")
+    output.document({**_document(program, saved, seconds), "warnings": remarks, **_verdict(verdict.difference)})
+    return 1 if verdict.difference else 0
 
 
-def _export(options: argparse.Namespace, progress: Progress) -> tuple[ONNXProgram, SavedFile, str | None]:
-    """Return the program, the written files, and the differences found.
+class _Verdict(NamedTuple):
+    """What a verification found.
 
-    The differences are None without a verification, "" if there are none.
+    Attributes:
+        difference: None without a verification, "" if all outputs agree.
+        agreement: What was compared, if all outputs agree.
     """
+
+    difference: str | None = None
+    agreement: str = ""
+
+
+def _agreement(report: VerificationReport) -> str:
+    compared = ["the example", *(case.inputs for case in report.cases if case.inputs and "example" not in case.inputs)]
+    text = f"verified: every output agrees with the model's\ncompared: {'; '.join(compared)}"
+    return "\n".join([text, *(f"not compared: {skipped}" for skipped in report.skipped)])
+
+
+def _export(options: argparse.Namespace, progress: Progress) -> tuple[ONNXProgram, SavedFile, _Verdict]:
+    """Return the program, the written files, and the result of the verification."""
     begin = time.perf_counter()
     prepared = prepare(options, progress)
     loading = time.perf_counter() - begin
@@ -100,29 +119,31 @@ def _export(options: argparse.Namespace, progress: Progress) -> tuple[ONNXProgra
     verify = options.verify or prepared.options.pop("verify", False)
     prepared.options.pop("verify", None)
     try:
-        program = export(prepared.model, prepared.args, **prepared.options)
+        with flags_in_messages(options):
+            program = export(prepared.model, prepared.args, **prepared.options)
     except LoweringError as error:
         if options.report is not None:
             progress.stage(f"writing {options.report}")
             _report_problems(prepared, error, options.report)
         raise
-    program.timings = {"load torch and the model": loading, **program.timings}
+    program.timings = {_LOADING: loading, **program.timings}
+    verdict = _Verdict()
     if verify:
         progress.stage("comparing with the model in ONNX Runtime")
         begin = time.perf_counter()
         try:
-            program.verify(inputs=verify if isinstance(verify, str) else "repeated")
+            verdict = _Verdict("", _agreement(program.verify(inputs=verify if isinstance(verify, str) else "repeated")))
         except VerificationError as error:
             progress.stage("looking for the first node that differs")
             located = f"{error}\n{_located(program)}"
-            return program, SavedFile((), 0), f"{located}\nnothing is written: {options.output} stays as it was"
+            return program, SavedFile((), 0), _Verdict(f"{located}\nnothing is written: {options.output} stays as it was")
         finally:
             program.timings["verify"] = time.perf_counter() - begin
     progress.stage(f"writing {options.output}")
     begin = time.perf_counter()
     saved = program.save(options.output, external_data=external, strip=options.strip or prepared.options.pop("strip", False))
     program.timings["write"] = time.perf_counter() - begin
-    return program, saved, "" if verify else None
+    return program, saved, verdict
 
 
 def _report_problems(prepared: Prepared, error: LoweringError, path: Path) -> None:
@@ -149,7 +170,7 @@ def _summary(output: Output, program: ONNXProgram, saved: SavedFile, seconds: fl
     from onnxexp.program.type_text import bytes_text, type_text
 
     graph = program.model.graph
-    stages = ", ".join(f"{stage} {spent:.2f}" for stage, spent in program.timings.items() if spent >= 0.005)
+    stages = [f"{stage} {spent:.2f}" for stage, spent in program.timings.items() if stage != _LOADING and spent >= 0.005]
     paths = " and ".join(map(str, saved.paths)) or "nothing"
     output.pairs(
         {
@@ -159,7 +180,7 @@ def _summary(output: Output, program: ONNXProgram, saved: SavedFile, seconds: fl
             "nodes": f"{len(graph)} at opset {program.model.opset_imports.get('')}",
             "weights": initializers_text(graph),
             "plugins": ", ".join(_packs(program)) or "none",
-            "seconds": f"{seconds:.2f}" + (f" ({stages})" if stages else ""),
+            "seconds": f"{seconds:.2f} ({', '.join(stages)}), after {program.timings[_LOADING]:.2f} to {_LOADING}",
         }
     )
 

@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import importlib.util
 from collections.abc import Container, Sequence
-from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,7 +20,9 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from onnxexp.errors import OnnxExporterError, PluginLoadError
-from onnxexp.plugins.discovery import InstalledPlugin, PluginStatus, discover, effective, states
+from onnxexp.plugins.discovery import PluginStatus, discover, effective, states
+from onnxexp.plugins.distribution_files import module_spec
+from onnxexp.plugins.installed_plugin import InstalledPlugin
 from onnxexp.plugins.isolated_import import import_object
 from onnxexp.request import config
 
@@ -143,7 +143,8 @@ def _loaded(command: PluginStatus) -> Any:
 def _summary(found: InstalledPlugin) -> str:
     """Read a command's summary without importing its package, which may import torch."""
     try:
-        file = _source(found.point.module)
+        spec = module_spec(found.point.module)
+        file = Path(spec.origin) if spec is not None and spec.origin is not None else None
         for node in ast.parse(file.read_bytes()).body if file is not None else ():
             if (
                 isinstance(node, ast.Assign)
@@ -154,13 +155,3 @@ def _summary(found: InstalledPlugin) -> str:
     except (ImportError, OSError, SyntaxError, ValueError):  # the call of the command shows the error
         pass
     return f"a command of {found.distribution}"
-
-
-def _source(module: str) -> Path | None:
-    """Find a module's file; its packages are not imported."""
-    name, *parts = module.split(".")
-    spec = importlib.util.find_spec(name)
-    for part in parts:
-        name = f"{name}.{part}"
-        spec = PathFinder.find_spec(name, spec.submodule_search_locations) if spec is not None else None
-    return Path(spec.origin) if spec is not None and spec.origin is not None else None

@@ -56,7 +56,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 def _lock(found: list[PluginStatus], output: Output) -> int:
     """Print `allow`'s entries as TOML; return 1 if a distribution has no RECORD."""
-    hashes = {state.found.distribution: record_hash(state.found) for state in found if state.state == "on"}
+    on = {state.found.distribution: state.found for state in found if state.state == "on"}
+    hashes = {name: record_hash(plugin) for name, plugin in on.items()}
     entries = [f"{name}@{digest}" if digest else name for name, digest in hashes.items()]
     output.line("allow = [\n" + "".join(f"    {json.dumps(entry, ensure_ascii=False)},\n" for entry in entries) + "]")
     output.document({"allow": entries})

@@ -91,11 +91,12 @@ def _check_example(program: CapturedProgram, spec: DynamicSpec) -> None:
     """
     seen: dict[str, tuple[int, str]] = {}
     for value, leaf, axes in zip(program.graph.inputs, spec.leaves, spec.axes, strict=False):
-        if not isinstance(value.type, TensorType) or value.type.sizes is None or not isinstance(leaf.value, torch.Tensor):
+        sizes = value.type.sizes if isinstance(value.type, TensorType) else None
+        if sizes is None or not isinstance(leaf.value, torch.Tensor):
             continue
         for axis in sorted(axes):
             own = leaf.value.shape[axis], f"axis {axis} of input {leaf.name}"
-            (small, where), (large, there) = sorted([seen.setdefault(str(value.type.sizes[axis]), own), own])
+            (small, where), (large, there) = sorted([seen.setdefault(str(sizes[axis]), own), own])
             if small != large:
                 raise CaptureError(
                     f"{where} was asked to be dynamic, but the model fixes it to the size of {there} where it is not {small}, as "
@@ -234,7 +235,7 @@ def _warn_of_constants(constants: Sequence[str], refused: CaptureError | None = 
     if refused is None and not shown:
         return
     fixed = "Tracing fixes the branches that the example inputs took, and the Python numbers computed from them"
-    lines = [f"{fixed}:" if shown else f"{fixed}.", *(f"  {line}" for line in shown)]
+    lines = [f"{fixed}:", *(f"  {line}" for line in shown)] if shown else []
     if left > 0:
         lines.append(f"  and {left} more places")
     if refused is not None:

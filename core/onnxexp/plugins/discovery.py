@@ -13,7 +13,7 @@ import itertools
 import os
 import sys
 import sysconfig
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from importlib_metadata import EntryPoint, distributions
@@ -21,6 +21,9 @@ from packaging.utils import canonicalize_name
 
 from onnxexp.errors import PluginLoadError
 from onnxexp.plugins import distribution_files
+from onnxexp.plugins.distribution_files import editable_source, is_within
+from onnxexp.plugins.installed_plugin import InstalledPlugin
+from onnxexp.plugins.lock import Lock
 from onnxexp.plugins.own_distributions import OWNERS, is_own
 from onnxexp.request.config import TARGETS, Config, working_directory
 from onnxexp.suggest import nearest
@@ -46,30 +49,6 @@ _TARGETS = {"onnxruntime-contrib": "onnxexp-plugin-ort"}
 _LIBRARIES = {name: f"onnxexp-plugin-{name}" for name in ("aten", "torchvision", "transformers")}
 _PACKS = {**_LIBRARIES, **_QUANTIZED, **_TARGETS}
 """This project's distributions, by the namespace of torch operators and classes, or by the target."""
-
-
-@dataclasses.dataclass(frozen=True)
-class InstalledPlugin:
-    """An installed plugin: name, entry point's value, distribution, version, folder.
-
-    Whether it is this project's `own` does not depend on the names alone.
-    """
-
-    name: str
-    value: str
-    distribution: str
-    version: str
-    location: str
-    point: EntryPoint = dataclasses.field(repr=False, compare=False)
-    own: bool = False
-
-    @property
-    def origin(self) -> str:
-        return f"{self.distribution} {self.version}"
-
-    @property
-    def is_target(self) -> bool:
-        return self.name.partition("-")[0] in TARGETS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,22 +88,45 @@ def _discovered(
     """Read the folders again only after a change, as an installation makes it."""
     found: list[InstalledPlugin] = []
     broken: list[DamagedDistribution] = []
+    same: dict[str, dict[str, InstalledPlugin]] = {}
     for distribution in distributions(path=[folder for folder, _ in folders]):
         try:
-            found += _plugins(distribution, group)
+            plugins = _plugins(distribution, group)
         except Exception as error:  # noqa: BLE001 - the metadata of somebody else, for which parsers have no common error
             broken.append(DamagedDistribution(_folder(distribution), f"{type(error).__name__}: {error}"))
+            continue
+        for plugin in plugins[:1]:
+            same.setdefault(canonicalize_name(plugin.distribution), {})[os.path.realpath(_folder(distribution))] = plugin
+        found += plugins
     # an editable install has its metadata at two places: the first one counts
     once = {(plugin.name, canonicalize_name(plugin.distribution), plugin.own): plugin for plugin in reversed(found)}
-    ordered = sorted(once.values(), key=lambda plugin: (plugin.name, plugin.distribution, plugin.location))
+    marked = [_with_twins(plugin, same[canonicalize_name(plugin.distribution)]) for plugin in once.values()]
+    ordered = sorted(marked, key=lambda plugin: (plugin.name, plugin.distribution, plugin.location))
     return tuple(ordered), tuple(broken)
+
+
+def _with_twins(plugin: InstalledPlugin, same: Mapping[str, InstalledPlugin]) -> InstalledPlugin:
+    """Note the other distributions of a name, by the folders of their metadata."""
+    if len(same) == 1:
+        return plugin
+    folder = os.path.realpath(_folder(plugin.metadata))
+    twins = [
+        place for place, other in same.items() if place != folder and not (_in_source(other, plugin) or _in_source(plugin, other))
+    ]
+    return dataclasses.replace(plugin, twins=tuple(twins))
+
+
+def _in_source(plugin: InstalledPlugin, editable: InstalledPlugin) -> bool:
+    """Whether metadata is that in the source folder of an editable install."""
+    return is_within(plugin.location, editable_source(editable.metadata))
 
 
 def _plugins(distribution: Any, group: str) -> list[InstalledPlugin]:
     points = list(_entry_points(distribution, group))
     if not points or not (distribution.read_text("METADATA") or distribution.read_text("PKG-INFO")):
         return []  # an interrupted installation leaves no metadata
-    name, version = distribution.metadata["Name"], distribution.metadata["Version"]
+    metadata = distribution.metadata  # parsed at each access
+    name, version = metadata["Name"], metadata["Version"]
     if not name or not version:
         raise ValueError("its metadata has no Name" if not name else "its metadata has no Version")
     location = str(distribution.locate_file(""))
@@ -170,13 +172,14 @@ def states(config: Config, group: str = GROUP) -> list[PluginStatus]:
     for name in config.plugins or ():
         if isinstance(name, str) and name not in known:
             raise missing(name, known, config.origins["plugins"])
-    for name in config.disable:
-        if name not in known:
-            place = _place(config.origins["disable"])
-            absent = f"no plugin {name!r}{nearest(name, known)} is installed"
-            warn(f"`disable` of {place} has no effect: {absent}; cure: install it, or remove the name")
+    absent = [f"no plugin {name!r}{nearest(name, known)}" for name in config.disable if name not in known]
+    if absent:
+        place = _place(config.origins["disable"])
+        warn(f"`disable` of {place} has no effect: {', '.join(absent)} is installed; cure: install it, or remove the name")
     same = {name: [*found] for name, found in itertools.groupby(plugins, key=lambda plugin: plugin.name)}
-    return [_state(plugin, config, [other for other in same[plugin.name] if other is not plugin]) for plugin in plugins]
+    lock, disabled = Lock(config.allow), {*config.disable}
+    rivals = {plugin: [other for other in same[plugin.name] if other is not plugin] for plugin in plugins}
+    return [_state(plugin, config, disabled, lock, rivals[plugin]) for plugin in plugins]
 
 
 def effective(found: Sequence[PluginStatus]) -> list[PluginStatus]:
@@ -211,8 +214,10 @@ def missing(name: str, known: Collection[str], origin: str) -> PluginLoadError:
     )
 
 
-def _state(plugin: InstalledPlugin, config: Config, rivals: Sequence[InstalledPlugin]) -> PluginStatus:
-    if plugin.name in config.disable:
+def _state(
+    plugin: InstalledPlugin, config: Config, disabled: set[str], lock: Lock, rivals: Sequence[InstalledPlugin]
+) -> PluginStatus:
+    if plugin.name in disabled:
         return PluginStatus(plugin, "off", f"disabled by {_place(config.origins['disable'])}")
     if config.plugins is not None and plugin.name not in config.plugins and ... not in config.plugins:
         return PluginStatus(plugin, "off", f"not among the plugins of {_place(config.origins['plugins'])}")
@@ -225,9 +230,8 @@ def _state(plugin: InstalledPlugin, config: Config, rivals: Sequence[InstalledPl
     others = " and ".join(other.origin for other in rivals if other.own >= plugin.own)
     if others:
         return PluginStatus(plugin, "refused", f"{others} has a {kind} of this name too: uninstall one of them")
-    if not all(_allowed(plugin, lock) for lock in config.allow):
-        reason = f"{_locked(plugin, config.allow)} by the lock `allow` of {_place(config.origins['allow'])}"
-        return PluginStatus(plugin, "refused", reason)
+    if reason := lock.refusal(plugin):
+        return PluginStatus(plugin, "refused", f"{reason} by the lock `allow` of {_place(config.origins['allow'])}")
     return PluginStatus(plugin, "on")
 
 
@@ -244,26 +248,9 @@ def _place(origin: str) -> str:
     return "the call" if origin == "call" else origin
 
 
-def _allowed(plugin: InstalledPlugin, lock: Iterable[str]) -> bool:
-    return any(not digest or digest == record_hash(plugin) for digest in _digests(plugin, lock))
-
-
-def _digests(plugin: InstalledPlugin, lock: Iterable[str]) -> list[str]:
-    """The hashes that a lock allows for a plugin's distribution; "" is any."""
-    entries = [entry.partition("@") for entry in lock]
-    own = canonicalize_name(plugin.distribution)
-    return [digest for name, _, digest in entries if canonicalize_name(name) == own]
-
-
-def _locked(plugin: InstalledPlugin, locks: Iterable[Iterable[str]]) -> str:
-    if not any(_digests(plugin, lock) for lock in locks):
-        return f"the distribution {plugin.distribution} is not allowed"
-    return f"the contents of {plugin.origin} ({record_hash(plugin) or 'it has no RECORD'}) are not those allowed"
-
-
 def record_hash(plugin: InstalledPlugin) -> str:
     """Hash the files of a plugin's distribution, "" if it has no RECORD."""
-    return distribution_files.record_hash(plugin.point.dist, plugin.location) if plugin.point.dist is not None else ""
+    return distribution_files.record_hash(plugin.metadata, plugin.location)
 
 
 def _search_path() -> tuple[tuple[str, int], ...]:
@@ -274,9 +261,14 @@ def _search_path() -> tuple[tuple[str, int], ...]:
     folder = working_directory()
     entries = [entry for entry in sys.path if entry and (folder or os.path.isabs(entry))]
     here = os.path.realpath(folder) if folder else ""
-    if here in {os.path.realpath(sysconfig.get_path(kind)) for kind in ("purelib", "platlib")}:
+    if here in _site_packages():
         here = ""
     return tuple((entry, _changed(entry)) for entry in entries if os.path.realpath(entry) != here)
+
+
+@functools.cache
+def _site_packages() -> frozenset[str]:
+    return frozenset(os.path.realpath(sysconfig.get_path(kind)) for kind in ("purelib", "platlib"))
 
 
 def _changed(path: str) -> int:

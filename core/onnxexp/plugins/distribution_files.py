@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import importlib.util
+import json
+import os
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec, PathFinder, all_suffixes
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-__all__ = ["editable_source", "record_hash"]
+__all__ = ["editable_source", "is_within", "misplaced", "module_spec", "record_hash"]
 
 
 def editable_source(distribution: Any) -> str:
     """Return the source folder of an editable install; "" for any other."""
-    origin = distribution.origin
-    if origin is None or not vars(vars(origin).get("dir_info") or origin).get("editable"):
+    try:
+        origin = json.loads(distribution.read_text("direct_url.json") or "{}")
+        return url2pathname(urlsplit(origin["url"]).path) if origin["dir_info"]["editable"] else ""
+    except (ValueError, LookupError, TypeError, AttributeError):  # a damaged file, or another form of it
         return ""
-    return url2pathname(urlsplit(str(origin.url)).path)
 
 
 def record_hash(distribution: Any, location: str) -> str:
@@ -37,3 +44,61 @@ def record_hash(distribution: Any, location: str) -> str:
 
 def _of_the_installer(file: str) -> bool:
     return file.startswith("..") or file.endswith((".dist-info/INSTALLER", ".dist-info/REQUESTED", ".dist-info/direct_url.json"))
+
+
+def module_spec(module: str, *, namespaces: bool = False) -> ModuleSpec | None:
+    """Find a module without importing its packages, whose finders are not called.
+
+    With `namespaces`, return the first of its packages that is no namespace.
+    """
+    name, *parts = module.split(".")
+    spec = importlib.util.find_spec(name)
+    for part in parts:
+        if spec is None or (namespaces and spec.origin is not None):
+            return spec
+        name = f"{name}.{part}"
+        spec = PathFinder.find_spec(name, spec.submodule_search_locations)
+    return spec
+
+
+def misplaced(module: str, distribution: Any, location: str) -> str:
+    """Return a file that an import may run although the distribution lacks it.
+
+    The files of the module's package count, since its code may import each of them. The files of a distribution are those of its
+    RECORD, of the source folder of an editable install, or, without both, all below its folder. Returns "" for none.
+    """
+    try:
+        spec = module_spec(module, namespaces=True)
+    except ValueError:  # somebody has put it into sys.modules, without a place
+        return f"the module {module.partition('.')[0]} of sys.modules"
+    if spec is None:
+        return ""  # its import fails
+    record, source = distribution.read_text("RECORD"), editable_source(distribution)
+    if source or record is None:
+        return next((file for file in _importable(spec) if not is_within(file, source or location)), "")
+    root = os.path.realpath(location)
+    listed = {os.path.join(root, *row[0].split("/")) for row in csv.reader(record.splitlines()) if row}
+    return next((file for file in _importable(spec) if file not in listed), "")
+
+
+def _importable(spec: ModuleSpec) -> Iterator[str]:
+    """List a module's file, or all modules of a package; their parent is resolved."""
+    places = spec.submodule_search_locations
+    if places is None:
+        folder, name = os.path.split(spec.origin or "")
+        yield os.path.join(os.path.realpath(folder), name)
+        return
+    for place in {*places, *([os.path.dirname(spec.origin)] if spec.origin is not None else [])}:
+        parent, name = os.path.split(os.path.abspath(place))
+        for folder, folders, files in os.walk(os.path.join(os.path.realpath(parent), name)):
+            links = [each for each in folders if os.path.islink(os.path.join(folder, each))]  # an import follows them
+            modules = [
+                file for file in files if file.endswith(tuple(all_suffixes())) and os.path.basename(folder) != "__pycache__"
+            ]
+            yield from (os.path.join(folder, each) for each in sorted([*links, *modules]))
+
+
+def is_within(path: str, folder: str) -> bool:
+    """Whether a path is in a folder, or is that folder; "" is none."""
+    root = os.path.realpath(folder)
+    return bool(folder) and os.path.commonpath([os.path.realpath(path), root]) == root

@@ -17,8 +17,8 @@ from typing import Any
 import importlib_metadata
 
 from onnxexp.errors import PluginLoadError, summary
-from onnxexp.plugins.discovery import InstalledPlugin
 from onnxexp.plugins.distribution_files import editable_source
+from onnxexp.plugins.installed_plugin import InstalledPlugin
 from onnxexp.request.config import working_directory
 
 __all__ = ["import_object"]
@@ -81,7 +81,7 @@ def _place(error: BaseException) -> str:
 
 
 def _refuse_working_directory(found: InstalledPlugin, package: str) -> None:
-    """Refuse a folder or file in the working directory that hides an installed plugin."""
+    """Refuse a file in the working directory that hides an installed plugin."""
     spec = importlib.util.find_spec(package)
     places = [spec.origin, *(spec.submodule_search_locations or ())] if spec is not None else []
     here = os.path.realpath(working_directory() or os.sep)
@@ -101,5 +101,4 @@ def _folder(place: str, package: str) -> str:
 
 def _installed_there(found: InstalledPlugin, here: str) -> bool:
     """Whether the plugin is an editable install, or packages are installed `here`."""
-    editable = found.point.dist is not None and editable_source(found.point.dist)
-    return bool(editable) or os.path.realpath(found.location) == here
+    return bool(editable_source(found.metadata)) or os.path.realpath(found.location) == here

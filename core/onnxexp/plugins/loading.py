@@ -14,8 +14,9 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from typing import Any
 
 from onnxexp.errors import PluginConflict, PluginError, PluginLoadError
-from onnxexp.plugins.discovery import InstalledPlugin, PluginStatus, check_target, effective, missing, states
+from onnxexp.plugins.discovery import PluginStatus, check_target, effective, missing, states
 from onnxexp.plugins.foreign_code import naming, restored_state
+from onnxexp.plugins.installed_plugin import InstalledPlugin
 from onnxexp.plugins.isolated_import import import_object
 from onnxexp.plugins.plugin import HOOKS, Implementation, Plugin
 from onnxexp.plugins.plugin_object import read

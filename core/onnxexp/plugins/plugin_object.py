@@ -77,7 +77,7 @@ def _contents(subject: object) -> tuple[Hashable, ...]:
 
 
 def _hooks(plugin: Plugin) -> tuple[Implementation, ...]:
-    """Register a plugin with a pluggy of its own: plugins cannot disturb each other."""
+    """Register a plugin by itself, so that plugins cannot disturb each other."""
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     try:

@@ -60,8 +60,9 @@ def _shown(path: str | os.PathLike[str]) -> str:
 def read_regular(path: str | os.PathLike[str], largest: int = LARGEST_TEXT) -> bytes:
     """Read a regular file of at most `largest` bytes. Raises OptionError."""
     with open_regular(path) as file:
-        contents = file.read(largest + 1) if os.fstat(file.fileno()).st_size <= largest else None
-    if contents is None or len(contents) > largest:
+        size = os.fstat(file.fileno()).st_size
+        contents = file.read(size + 1) if size <= largest else b""  # read() allocates what it is given
+    if size > largest or len(contents) > largest:
         raise OptionError(f"{_shown(path)} has more than {largest:,} bytes; cure: give another file")
     return contents
 

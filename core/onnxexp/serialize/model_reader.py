@@ -63,6 +63,8 @@ def parse_model(contents: bytes, name: str, path: Path | None = None) -> ir.Mode
         raise _no_model(name, error) from error
     if not proto.HasField("graph"):
         raise OptionError(f"{name} is not an ONNX model: it has no graph; cure: give a file that an export has written")
+    if not _has_valid_texts(proto):
+        raise OptionError(f"{name} is not an ONNX model: it has a text that is no UTF-8; cure: {DAMAGED}")
     files = DataFiles(name, path)
     _check_functions(proto, name)
     for tensor in proto.graph.initializer:
@@ -80,6 +82,20 @@ def parse_model(contents: bytes, name: str, path: Path | None = None) -> ir.Mode
         if isinstance(value.const_value, ir.ExternalTensor):
             value.const_value = external[value.name or ""]
     return model
+
+
+def _has_valid_texts(message: google.protobuf.message.Message) -> bool:
+    """Whether all texts of a message are Unicode; protobuf returns bytes for others."""
+    for field, value in message.ListFields():
+        if field.type == field.TYPE_STRING:
+            texts = [value] if isinstance(value, (str, bytes)) else value
+            if not all(isinstance(text, str) for text in texts):
+                return False
+        elif field.type == field.TYPE_MESSAGE:
+            messages = [value] if isinstance(value, google.protobuf.message.Message) else value
+            if not all(map(_has_valid_texts, messages)):
+                return False
+    return True
 
 
 def _no_model(name: str, error: Exception) -> OptionError:
@@ -111,7 +127,7 @@ def _attributes(graph: _Body) -> Iterator[onnx.AttributeProto]:
 
 
 def _held(attribute: onnx.AttributeProto) -> Iterator[onnx.TensorProto]:
-    if attribute.HasField("t"):
+    if attribute.HasField("t") or attribute.type == onnx.AttributeProto.TENSOR:
         yield attribute.t
     yield from attribute.tensors
     sparse = [*attribute.sparse_tensors, *([attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else [])]

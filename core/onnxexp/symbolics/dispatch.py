@@ -121,10 +121,11 @@ class Dispatcher:
                 )
 
     def _rivals(self, op: str, sources: list[Source]) -> list[Source]:
-        """The tables of other plugins that rank as high as the first one."""
+        """The other tables of other plugins that rank as high as the first one."""
         return [
             other for other in sources[1:]
-            if other.plugin != sources[0].plugin and self.rank(op, other) == self.rank(op, sources[0])
+            if other.plugin != sources[0].plugin and other.table is not sources[0].table
+            and self.rank(op, other) == self.rank(op, sources[0])
         ]  # fmt: skip
 
     def _conflicts(self) -> list[str]:

@@ -16,7 +16,7 @@ from onnxexp_quantized.capture.fake_quantize_modules import constant_fake_quanti
 from onnxexp_quantized.capture.forward_hooks import hooked
 from onnxexp_quantized.capture.inputs import quantized_inputs
 from onnxexp_quantized.capture.integer_form import IntegerForm
-from onnxexp_quantized.capture.model_patches import is_quantized, quantizing_functions, stand_ins
+from onnxexp_quantized.capture.model_patches import calls_quantizing, is_quantized, quantizing_functions, stand_ins
 from onnxexp_quantized.capture.outputs import WriteParameters, integer_outputs
 from onnxexp_quantized.capture.refusals import check_model
 from onnxexp_quantized.lowering.affine import NARROW
@@ -93,12 +93,14 @@ class Quantized:
         model = scripted or model
         quantized = is_quantized(model) or bool(forms) or scripted is not None
         check_model(model, options.capture, quantized)
+        plain = not quantized and isinstance(model, torch.nn.Module)
+        if plain:
+            stack.enter_context(quantizing_functions())
         if quantized:
             stack.enter_context(stand_ins(model))
+        if quantized or (plain and calls_quantizing(model)):
             before = quantized_inputs(model, args, kwargs, forms)
             stack.enter_context(hooked(model, before, integer_outputs(context.plugin_data.setdefault(_OUTPUTS, {}))))
-        elif isinstance(model, torch.nn.Module):
-            stack.enter_context(quantizing_functions())
         if isinstance(model, torch.nn.Module):
             stack.enter_context(constant_fake_quantization(model))
         return scripted

@@ -183,7 +183,8 @@ def _watch(child: int, job: Mapping[str, Any]) -> tuple[dict[str, Any], int, dic
             _kill(child, family)
         if select.select([0], [], [], _POLL)[0]:  # nothing else is sent meanwhile: the worker is gone
             _kill(child, _children(process))
-            os._exit(1)
+            os.waitpid(child, 0)  # it writes no more
+            sys.exit(1)  # the temporary folder is removed
         polls += 1
 
 

@@ -171,6 +171,16 @@ def rows(table: pa.Table) -> list[dict[str, Any]]:
     return found
 
 
+def _checked(table: pa.Table) -> pa.Table:
+    """Return a table whose names and texts are valid, with the types of ours.
+
+    Raises ArrowInvalid, ValueError or TypeError for another one.
+    """
+    table.validate(full=True)
+    fields = {field.name: field for field in (*table.schema, *SCHEMA)}
+    return table.cast(pa.schema([fields[name] for name in table.column_names]))
+
+
 def _escaped(value: Any) -> Any:
     """Escape lone surrogates, which Parquet cannot store.
 
@@ -199,8 +209,8 @@ def _concatenated(files: Iterable[Path], columns: Sequence[str] | None) -> pa.Ta
     for file in files:
         try:
             with contextlib.suppress(FileNotFoundError):  # merged meanwhile by a sweep that goes on
-                tables.append(pq.read_table(file, columns=columns))
-        except (pa.ArrowInvalid, OSError) as error:
+                tables.append(_checked(pq.read_table(file, columns=columns)))
+        except (pa.ArrowException, OSError, ValueError, TypeError, LookupError) as error:  # of what was damaged or made by hand
             raise OptionError(
                 f"the file of results {file} is broken: {error}; cure: move it away, which loses its rows only"
             ) from None

@@ -130,9 +130,8 @@ def export(
                 verify=verify,
             )
 
-        program = export_without_fixed_axes(
-            lambda axes: export_with_number_inputs(example, functools.partial(run, axes=axes), capture), dynamic_axes
-        )
+        numbered = functools.partial(export_with_number_inputs, example, capture=capture)
+        program = export_without_fixed_axes(lambda axes: numbered(functools.partial(run, axes=axes)), dynamic_axes)
     _finish(program, model, example.parameter_names, f, old, verbose, external_data)
     return program
 

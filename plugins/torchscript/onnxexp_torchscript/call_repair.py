@@ -3,7 +3,8 @@
 torch's tracer ends with a pass that looks up the overload of every node. It fails on ``torch.full_like(x, True)``, since a bool
 is no number in TorchScript, and on ``torch.fill``, which it records as ``full_like`` without its options.
 
-An assignment ``x[i:] = v`` is recorded as ``copy_`` of `v` expanded to the sizes of the example.
+An assignment ``x[i:] = v`` is recorded as ``copy_`` of `v` expanded to the sizes of the example, and ``x[indices] = v`` as
+``index_put_`` of a view with these sizes where `v` begins with axes of size 1.
 """
 
 from __future__ import annotations
@@ -28,9 +29,32 @@ def fit(graph: Any) -> None:
 
 
 def broadcast_writes(graph: Any) -> None:
-    """Let ``copy_`` broadcast, in place of an expansion to the sizes of the example."""
+    """Let ``copy_`` and ``index_put_`` broadcast, in place of the example's sizes."""
     for node in graph.findAllNodes("aten::copy_"):
         _broadcast(graph, node)
+    for node in graph.findAllNodes("aten::index_put_"):
+        view = node.inputsAt(2).node()
+        if strips_ones(view) and _has_constant_sizes(view) and len(_sizes(view.inputsAt(0))) <= _indexed_rank(node):
+            node.replaceInput(2, view.inputsAt(0))
+            _drop_unused([view])
+
+
+def _has_constant_sizes(view: Any) -> bool:
+    """Whether the sizes of a view are those that the tracer has taken from the example."""
+    sizes = [size.toIValue() for size in inputs(view.inputsAt(1).node())]
+    return all(size is not None and size >= 0 for size in sizes)
+
+
+def _indexed_rank(node: Any) -> int:
+    """Return the rank of what an assignment at indices writes to."""
+    written, indices = inputs(node)[:2]
+    rank, found = len(_sizes(written)), 0
+    for index in inputs(indices.node()):
+        if index.type().kind() == "TensorType":
+            mask = index.type().dtype() in (torch.bool, torch.uint8)
+            rank -= len(_sizes(index)) if mask else 1
+            found = max(found, 1 if mask else len(_sizes(index)))
+    return rank + found
 
 
 def _broadcast(graph: Any, node: Any) -> None:
@@ -46,9 +70,13 @@ def _broadcast(graph: Any, node: Any) -> None:
             squeezed.setType(source.type().with_sizes(_sizes(source)[1:]))
             source = squeezed
     node.replaceInput(1, source)
-    for each in passed:
-        if not each.output().uses():
-            each.destroy()
+    _drop_unused(passed)
+
+
+def _drop_unused(nodes: list[Any]) -> None:
+    for node in nodes:
+        if not node.output().uses():
+            node.destroy()
 
 
 def strips_ones(node: Any) -> bool:

@@ -387,7 +387,8 @@ class Interpreter:
     def constant(self, tensor: torch.Tensor, name: str = "") -> Value:
         """Return the value of a parameter, buffer or constant; one per storage."""
         dtype, sizes = tensor.dtype, tuple(tensor.shape)
-        key = (tensor.data_ptr() or id(tensor), dtype, sizes, tensor.stride())  # what is empty has no memory
+        storage = tensor.untyped_storage()._cdata  # fake and empty tensors have one, too
+        key = (storage, tensor.storage_offset(), dtype, sizes, tensor.stride())
         known = self._params.get(key) if name else None
         if known is not None:
             return known

@@ -37,6 +37,11 @@ TABLES = Tables(HANDLERS, PYTHON, OF_TEXT, REWRITTEN, kept_pieces, constants.thi
 """The interpreter's handlers."""
 
 
+_TAKEN = ("Converting a tensor to", "Iterating over a tensor", "Using len to get tensor shape")
+"""How the tracer's warnings of numbers begin."""
+_SHOWN = 3
+
+
 class Converted(NamedTuple):
     """A graph, the types of its values, and what a `CapturedProgram` has beside them.
 
@@ -97,12 +102,21 @@ def _converted(recording: Recording, spec: DynamicSpec, optional: bool, compare:
         warn(f"ONNX has no exceptions: what the program raises for some inputs, the exported model does not:{lines}")
     recording.warnings += interpreter.kept
     graph.outputs = _outputs(interpreter, results, recording)
-    sizes.check(spec)
+    try:
+        sizes.check(spec)
+    except CaptureError as error:
+        raise CaptureError(f"{error}{_taken_from_the_example(recording)}") from None
     ties = check_sizes(recording, spec, axis_lengths(sizes)) if compare else {}
     allowed = {**tied(sizes, ties), **restrictions(sizes, interpreter.not_one, interpreter.only_one)}
     sizes.prefer_names(spec)
     sizes.finish()
     return Converted(graph, sizes, list(interpreter.changed), allowed, containers.types())
+
+
+def _taken_from_the_example(recording: Recording) -> str:
+    """List the lines where the trace made a number of the example a constant."""
+    lines = [f"\n    {text}" for text in recording.warnings if text.startswith(_TAKEN)][:_SHOWN]
+    return f"\n  a line above it made a size of the example a constant:{''.join(lines)}" if lines else ""
 
 
 def _arguments(interpreter: Interpreter, recording: Recording, spec: DynamicSpec, containers: ContainerInputs) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch.export import ExportedProgram
 
 from onnxexp import Builder, Node, Options, hookimpl
 from onnxexp.capture.captured_program import CapturedProgram, make_functional
+from onnxexp.capture.private_model import private_tensors
 from onnxexp.capture.torch_export.decompose.node_decomposer import Decomposer
 from onnxexp.capture.torch_state import model_mode, torch_mode
 from onnxexp.request.dynamic_shapes import DynamicSpec
@@ -41,11 +43,11 @@ class TorchScript:
         """
         if isinstance(model, ExportedProgram) or (options.capture not in ("trace", "script") and not is_scripted(model)):
             return None
-        with torch_mode(), model_mode(model.modules(), options.training):
+        with torch_mode(), model_mode(model.modules(), options.training), contextlib.ExitStack() as stack:
             if options.capture == "script" or is_scripted(model):
                 recording = script(model, args, kwargs, spec)
             else:
-                recording = trace(model, args, kwargs, spec)
+                recording = trace(model, stack.enter_context(private_tensors(model)), args, kwargs, spec)
             check_opset(recording.example, spec, options.opset)
             graph, sizes, changed, allowed, containers = convert(recording, spec, options.opset, options.check_sizes)
         make_functional(graph, changed)

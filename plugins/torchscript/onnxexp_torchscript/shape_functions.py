@@ -197,10 +197,9 @@ def _inverse_stft(fakes: Sequence[Any]) -> list[Any] | None:
 def _reshape(fakes: Sequence[Any]) -> list[Any] | None:
     sizes = list(fakes[1])
     open_ = [index for index, size in enumerate(sizes) if isinstance(size, int) and size == -1]
-    total = math.prod((sympy.sympify(expr_of(size)) for size in fakes[0].shape), start=sympy.Integer(1))
-    rest = math.prod(
-        (sympy.sympify(expr_of(size)) for index, size in enumerate(sizes) if index not in open_), start=sympy.Integer(1)
-    )
+    total = math.prod((sympy.sympify(expr_of(size), strict=True) for size in fakes[0].shape), start=sympy.Integer(1))
+    known = (size for index, size in enumerate(sizes) if index not in open_)
+    rest = math.prod((sympy.sympify(expr_of(size), strict=True) for size in known), start=sympy.Integer(1))
     if not open_:
         return sizes if sympy.expand(total - rest) == 0 else None
     quotient = sympy.cancel(total / rest) if rest != 0 else None

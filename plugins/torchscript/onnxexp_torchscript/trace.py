@@ -18,7 +18,6 @@ from torch.utils import _pytree as pytree
 from onnxexp import CaptureError
 from onnxexp.capture.fitting_examples import run_fitting
 from onnxexp.capture.model_tensors import restored_state, unharmed
-from onnxexp.capture.private_model import private_model
 from onnxexp.capture.source_lines import code_line, guards_an_error, model_error
 from onnxexp.capture.torch_export.kept_tensors import warn_of_kept_tensors
 from onnxexp.capture.torch_state import replace_attributes
@@ -36,6 +35,7 @@ from onnxexp_torchscript.size_functions import size_functions
 from onnxexp_torchscript.size_lists import size_lists
 from onnxexp_torchscript.size_rounding import size_rounding
 from onnxexp_torchscript.source_locations import Places
+from onnxexp_torchscript.traced_cond import traced_cond
 from onnxexp_torchscript.traced_strides import traced_strides
 from onnxexp_torchscript.unrecorded_writes import drop_kept_writes, keep_writes, resizing_refused
 from onnxexp_torchscript.written_parameters import restored_parameters
@@ -44,6 +44,10 @@ __all__ = ["Recording", "Trace", "run_example", "trace"]
 
 _ROOT = "model"
 _CURE = 'write that line with operators that torch.jit.trace records, or use capture="script"'
+_COMPILED = "dynamo-optimized function"
+_COMPILED_CURE = (
+    'use capture="export", which records torch.while_loop and the like, or call the function that torch.compile wraps'
+)
 
 
 Replacements: TypeAlias = Iterable[tuple[Any, str, Any]]
@@ -154,9 +158,13 @@ class _Module(torch.nn.Module):
         return flat(*tensors)
 
 
-def trace(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> Recording:
-    """Trace the model on the example. Raises CaptureError where the model fails."""
-    private = private_model(model, tensors=True)
+def trace(
+    model: torch.nn.Module, private: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec
+) -> Recording:
+    """Trace `private`, a copy of the model, on the example.
+
+    Raises CaptureError where the model fails.
+    """
     parts = _ModelTensors(private, dict(private.named_modules()), _state(private))
     flat, in_spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
     leaves = [index for index, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) or index in spec.scalars]
@@ -223,7 +231,8 @@ def _traced(flat: _Flat, parts: _ModelTensors, functions: list[Any], caught: lis
         caught += recorded
     if failure is not None:  # after `except`: the tracer's traceback is no context of an error of the model itself
         run_example(parts.model, *pytree.tree_unflatten(flat.example, flat.in_spec))
-        raise model_error(failure, "the model fails while it is traced", _CURE) from failure
+        cure = _COMPILED_CURE if _COMPILED in str(failure) else _CURE
+        raise model_error(failure, "the model fails while it is traced", cure) from failure
     assert flat.returned is not None
     return Trace(graph, module, flat.returned)
 
@@ -241,10 +250,10 @@ def run_example(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str
     try:
         with unharmed(model) as private:
             result = private(*arguments[0], **arguments[1])
+            register_containers(result)
+            return pytree.tree_map_only(torch.Tensor, torch.clone, result)  # it may be a parameter
     except Exception as error:
         raise model_error(error, *reason) from error
-    register_containers(result)
-    return result
 
 
 def _run(flat: _Flat, parts: _ModelTensors) -> tuple[Any, Any]:
@@ -293,6 +302,7 @@ def _replaced(functions: list[Any]) -> Iterator[tuple[Any, str, Any]]:
         *size_lists(),
         *size_rounding(),
         *size_functions(),
+        *traced_cond(),
         *traced_strides(),
         *whole_cells(),
         *resizing_refused(),

@@ -23,7 +23,7 @@ from onnxexp.capture.example_inputs import derivation
 from onnxexp.capture.reshape_sizes import exact_reshape_sizes
 from onnxexp.capture.shape_env_snapshot import restore, snapshot
 from onnxexp.capture.size_text import dim_text
-from onnxexp.capture.torch_state import silence_torch_loggers
+from onnxexp.capture.torch_state import silence_torch_loggers, silence_warnings
 from onnxexp.functionalize.mutation import twin
 from onnxexp.neutral_graph import Dim, Type, Where
 from onnxexp.request.dynamic_shapes import DynamicSpec
@@ -255,7 +255,7 @@ class TypeInference:
 
     def call(self, op: torch._ops.OpOverload, name: str, abstracts: list[Any], args: Sequence[Any]) -> Any:
         """Run torch's kernel on fake tensors; the kernel's errors pass through."""
-        with self.mode, exact_reshape_sizes():
+        with self.mode, exact_reshape_sizes(), silence_warnings():
             return from_fake(self._called(op, name, to_fake(abstracts), args))
 
     def _called(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
@@ -344,7 +344,7 @@ class TypeInference:
         """Return a size, or its readable text."""
         if isinstance(size, int):
             return size
-        expr = size.node.expr if isinstance(size, torch.SymInt) else sympy.sympify(size)
+        expr = size.node.expr if isinstance(size, torch.SymInt) else sympy.sympify(size, strict=True)
         readable = dim_text(self.expanded(expr), self.names)
         if isinstance(readable, str):
             self.texts.setdefault(readable, size)

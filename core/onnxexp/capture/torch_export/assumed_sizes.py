@@ -43,7 +43,10 @@ def check_assumed_sizes(program: ExportedProgram, args: Any, kwargs: Any) -> Non
     """
     if not any(map(_assumes, program.graph.nodes)):
         return
-    run = _Run(program.module())
+    module = program.module()
+    for part in module.modules():  # the run may write into buffers, which are the model's own
+        part._buffers = {name: each if each is None else each.clone() for name, each in part._buffers.items()}
+    run = _Run(module)
     arguments = pytree.tree_map_only(torch.Tensor, torch.clone, (args, kwargs))
     try:
         run.run(*pytree.tree_leaves(arguments))

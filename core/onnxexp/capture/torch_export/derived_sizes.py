@@ -7,6 +7,7 @@ others, such as a mask for past and new tokens, has to grow with them.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, TypeAlias
 
 import sympy  # type: ignore[import-untyped]
@@ -53,9 +54,10 @@ def _enlarge(unit: sympy.Expr, sizes: _Sizes, groups: _Sizes) -> None:
     parts = [part for part in sympy.Mul.make_args(unit) if part.free_symbols]
     for factor in (1, 2, 4, 8, 16):
         trial = {symbol: size * (factor if groups.get(symbol) in used else 1) for symbol, size in sizes.items()}
-        if all(part.xreplace(trial) >= 2 for part in parts):
-            sizes.update(trial)
-            return
+        with contextlib.suppress(ZeroDivisionError):  # a quotient by a size that is 0
+            if all(part.xreplace(trial) >= 2 for part in parts):
+                sizes.update(trial)
+                return
 
 
 def _restore_difference(difference: sympy.Expr, own: _Sizes, sizes: _Sizes, groups: _Sizes) -> None:

@@ -12,7 +12,11 @@ from collections.abc import Iterator, Sequence
 import sympy  # type: ignore[import-untyped]
 import torch
 from torch.export import _trace
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
+from torch.fx.experimental.symbolic_shapes import (
+    GuardOnDataDependentSymNode,
+    PendingUnbackedSymbolNotFound,
+    ShapeEnv,
+)
 
 from onnxexp.capture.example_inputs import enlargement_note
 from onnxexp.capture.source_lines import innermost_user_line, is_user_code, metadata_location
@@ -28,7 +32,11 @@ _SIZE = re.compile(r"(?:L|inputs)(?P<path>(?:\[[^\]]*\]|\.(?!shape\b|size\b)\w+)
 _FIXED = re.compile(r"^You marked (?P<size>.+?) as dynamic but your code specialized it to be a constant \((?P<value>-?\d+)\)")
 _WRAPPED = re.compile(r"got (\w+)\(['\"](.*?)['\"]\)$", re.MULTILINE)
 _HINT = re.compile(r"^Received user-specified dim hint .*(?:static shape|hint) of (?P<value>-?\d+) for dimension (?P<size>.+)\.$")
+_KERNEL_CURE = "Give it numbers and sizes that do not depend on values, or state the condition with torch._check."
 _BRANCH_CURE = "Use torch.where or torch.cond, state the condition with torch._check, or compile that part with torch.jit.script."
+_INSIDE = "torch.export fails inside of torch, where the model itself runs"
+_OF_TORCH = (LookupError, AssertionError, AttributeError, PendingUnbackedSymbolNotFound)
+"""Errors of torch's own code in a capture: the model has run on the example without them."""
 
 
 def branches_on_values(error: BaseException) -> bool:
@@ -37,21 +45,26 @@ def branches_on_values(error: BaseException) -> bool:
     return any(isinstance(link, GuardOnDataDependentSymNode) and not link.cond.is_Symbol for link in _chain(error))
 
 
-def explain(error: BaseException, spec: DynamicSpec, changed: Sequence[str]) -> str:
+def explain(error: BaseException, spec: DynamicSpec, changed: Sequence[str], before: BaseException | None = None) -> str:
     """Explain a failed capture without tracebacks and logging flags.
 
-    `changed` are the enlarged axes.
+    `changed` are the enlarged axes. `before` is the failure of the attempt before: that of strict mode has no traceback through
+    torch's kernels.
     """
     text = str(error).partition("\nThe error above occurred when calling torch.export")[0]
     chain = list(_chain(error))
     for link in chain:
         if isinstance(link, GuardOnDataDependentSymNode):
             line = _raised_at([link], text)
-            return f"the model branches in Python on a value that is known only at run time ({link.cond}){line}\n{_BRANCH_CURE}"
+            operator = next(filter(None, map(_operator, (link, *_chain(before)))), "")
+            who = f"{operator} branches" if operator else "the model branches in Python"
+            cure = _KERNEL_CURE if operator else _BRANCH_CURE
+            return f"{who} on a value that is known only at run time ({link.cond}){line}\n{cure}"
     bullets = _BULLET.findall(text) if "onstraints violated" in text or "conflicts between user-specified" in text else []
     env = _shape_env(chain)
     if not bullets or env is None:
-        return f"{_brief_message(error, text)}{_raised_at(chain, text)}{enlargement_note(changed)}"
+        within = f"{_INSIDE}: " if any(isinstance(link, _OF_TORCH) for link in chain) else ""
+        return f"{within}{_brief_message(error, text)}{_raised_at(chain, text)}{enlargement_note(changed)}"
     guards = _GuardLines(env, spec)
     reasons = "\n".join(map(guards.rewrite, bullets))
     if all(_FIXED.match(bullet) or _HINT.match(bullet) for bullet in bullets):
@@ -133,6 +146,16 @@ def _raised_at(chain: list[BaseException], text: str) -> str:
             if line.file:
                 return _location_text(line)
     return _location_text(metadata_location({"stack_trace": text}))
+
+
+def _operator(error: BaseException) -> str:
+    """Return the operator of torch whose kernel needs a value, else ""."""
+    if isinstance(error, GuardOnDataDependentSymNode):
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            called = frame.f_locals.get("func") if frame.f_code.co_name == "__torch_dispatch__" else None
+            if isinstance(called, torch._ops.OpOverload):
+                return str(called).removesuffix(".default").replace(".", "::", 1)
+    return ""
 
 
 def _location_text(line: Where) -> str:

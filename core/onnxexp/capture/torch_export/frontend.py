@@ -171,9 +171,9 @@ def _export_example(
         model_mode(model.modules(), training),
         adapted_inputs(model, args, kwargs, spec) as (example, example_kwargs),
     ):
-        attempts = [False, True]
+        attempts, failure = [False, True], None
         while attempts:
-            strict, failure = attempts[0], None
+            strict, before, failure = attempts[0], failure, None
             try:
                 program = _export(model, example, example_kwargs, spec, strict)
                 reason = fixed_numbers(program, spec)
@@ -186,7 +186,7 @@ def _export_example(
                 changed = describe_enlargement(spec, example, example_kwargs)
                 if not strict and _register_output_classes(model, example, example_kwargs, changed):
                     continue
-                reason = explain(failure, spec, changed)
+                reason = explain(failure, spec, changed, before)
                 everywhere = branches_on_values(failure)
                 attempts = attempts[:1] if everywhere else attempts
             failures.setdefault(reason, []).append(f"torch.export (strict={attempts.pop(0)})")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +12,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from onnxexp.capture.torch_export.fx_converter import Converter
 from onnxexp.capture.torch_export.higher_order_ops import CONVERSIONS
-from onnxexp.capture.torch_state import silence_torch_export, torch_mode
+from onnxexp.capture.torch_state import silence_torch_export, silence_warnings, torch_mode
 from onnxexp.errors import CaptureError
 from onnxexp.neutral_graph import Dim, Graph
 
@@ -70,7 +69,6 @@ def resolve_vmap(program: ExportedProgram) -> ExportedProgram:
     targets = {node.target for graph in graphs for node in graph.nodes if node.op == "call_function"}
     if targets.isdisjoint((predispatch._add_batch_dim, predispatch._remove_batch_dim)):
         return program
-    with torch_mode(), silence_torch_export(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # they concern torch's internals only
+    with torch_mode(), silence_torch_export(), silence_warnings():
         functional: ExportedProgram = program.run_decompositions({})
         return functional

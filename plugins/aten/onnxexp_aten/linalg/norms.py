@@ -18,7 +18,7 @@ from onnxexp_aten.reduction.reductions import reduced
 from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.kernel_dtypes import compute
 from onnxexp_aten.support.tensor_sizes import size_at
-from onnxexp_aten.support.type_promotion import dtype_of
+from onnxexp_aten.support.type_promotion import dtype_of, promote
 from onnxexp_aten.support.view_nodes import permuted, unsqueezed
 
 __all__ = ["table", "vector_norm"]
@@ -128,7 +128,7 @@ def renorm(op: Builder, self: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
 @table("dist")
 def dist(op: Builder, self: Tensor, other: Tensor, p: Any) -> Tensor:
     """dist(Tensor self, Tensor other, Scalar p=2) -> Tensor"""
-    return vector_norm(op, compute(op, "Sub", self, other), p)
+    return vector_norm(op, compute(op, "Sub", *promote(op, self, other)), p)
 
 
 @table("pdist", "_pdist_forward")

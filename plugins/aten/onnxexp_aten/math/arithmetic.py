@@ -117,7 +117,7 @@ def mul(op: Builder, self: Tensor, other: Any) -> Tensor:
     dtype = promoted_dtype(self, other)
     if is_number(other, 1) and self.dtype == dtype:
         return self
-    left, right = promote(op, self, other, dtype=dtype)
+    left, right = promote(op, self, other, dtype=dtype, rounded=self.rank == 0)
     if dtype == torch.bool:
         return both(op, left, right)
     return compute(op, "Mul", left, right)
@@ -145,6 +145,10 @@ def lerp(op: Builder, self: Tensor, end: Tensor, weight: Any) -> Tensor:
 
     As in torch, a static weight starts at the nearer end, so that a weight of 1 returns exactly `end`.
     """
+    if isinstance(weight, Tensor):
+        self, end, weight = promote(op, self, end, weight)
+    else:
+        self, end = promote(op, self, end)
     way = compute(op, "Sub", end, self)
     known = op.static(weight) if op.is_static(weight) else None
     if isinstance(known, (int, float)) and abs(known) >= 0.5:
@@ -161,7 +165,7 @@ def div(op: Builder, self: Tensor, other: Any) -> Tensor:
     dtype = promoted_dtype(self, other, floating=True)
     if is_number(other, 1) and self.dtype == dtype:
         return self
-    return compute(op, "Div", *promote(op, self, other, dtype=dtype))
+    return compute(op, "Div", *promote(op, self, other, dtype=dtype, rounded=self.rank == 0))
 
 
 @table("div.Tensor_mode", "div.Scalar_mode", "divide.Tensor_mode", "divide.Scalar_mode")
@@ -202,7 +206,7 @@ def _divided(op: Builder, self: Any, other: Any) -> tuple[Tensor, Tensor]:
     left, right = promote(op, self, other)
     if right.dtype.is_floating_point or right.rank != 0 or right.const is not None:
         return left, right
-    return left, op.Where(op.Equal(right, 0), 1, right)
+    return left, select(op, compare(op, "Equal", right, 0), op.constant(1, right.dtype), right)
 
 
 def floor_divide(op: Builder, left: Tensor, right: Tensor) -> Tensor:

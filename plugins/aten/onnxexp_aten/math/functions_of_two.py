@@ -7,7 +7,8 @@ from typing import Any
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import extreme, nonzero, select
-from onnxexp_aten.math.unary import signbit
+from onnxexp_aten.math.comparison_and_bitwise import equal
+from onnxexp_aten.math.unary import atan, signbit
 from onnxexp_aten.support.kernel_dtypes import compare, compute
 from onnxexp_aten.support.type_promotion import promote
 
@@ -18,9 +19,12 @@ table = SymbolicTable("aten")
 
 @table("atan2", "arctan2")
 def atan2(op: Builder, self: Tensor, other: Tensor) -> Tensor:
-    """atan2(Tensor self, Tensor other) -> Tensor; NaN where both are infinite"""
+    """atan2(Tensor self, Tensor other) -> Tensor"""
     y, x = promote(op, self, other, floating=True)
-    angle = select(op, nonzero(op, y), compute(op, "Atan", compute(op, "Div", y, x)), y)
+    infinite = op.And(*(equal(op, compute(op, "Abs", each), op.constant(math.inf, each.dtype)) for each in (y, x)))
+    signs = compute(op, "Mul", compute(op, "Sign", y), compute(op, "Sign", x))
+    slope = select(op, infinite, signs, compute(op, "Div", y, x))
+    angle = select(op, op.Or(nonzero(op, y), nonzero(op, x)), atan(op, slope), y)
     half_turn = select(op, signbit(op, y), op.constant(-math.pi, y.dtype), op.constant(math.pi, y.dtype))
     return select(op, signbit(op, x), compute(op, "Add", angle, half_turn), angle)
 

@@ -48,5 +48,12 @@ def float_power(op: Builder, self: Any, exponent: Any) -> Tensor:
 
 @table("ldexp.Tensor")
 def ldexp(op: Builder, self: Tensor, other: Tensor) -> Tensor:
-    """ldexp.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """ldexp.Tensor(Tensor self, Tensor other) -> Tensor; an integer exponent leaves the dtype of a float"""
+    dtype = promoted_dtype(self, other)
+    if dtype == torch.float64:
+        return compute(op, "Mul", op.cast(self, dtype), pow_(op, op.constant(2.0, dtype), op.cast(other, dtype)))
+    if self.dtype.is_floating_point and not other.dtype.is_floating_point:
+        inner = torch.promote_types(self.dtype, torch.float32)  # the power of 2 may exceed a float16
+        power = pow_(op, op.constant(2.0, inner), op.cast(other, inner))
+        return op.cast(compute(op, "Mul", op.cast(self, inner), power), self.dtype)
     return compute(op, "Mul", *promote(op, self, pow_(op, 2.0, other)))

@@ -14,7 +14,7 @@ from onnxexp_aten.math.arithmetic import clamp, nonzero, scaled, select, truncat
 from onnxexp_aten.support.kernel_dtypes import compare, compute, runs
 from onnxexp_aten.support.type_promotion import to_float
 
-__all__ = ["ceil", "floor", "is_nan", "round_", "table"]
+__all__ = ["atan", "ceil", "floor", "is_nan", "round_", "table"]
 
 table = SymbolicTable("aten")
 
@@ -28,8 +28,6 @@ _FLOATING: Mapping[str, str] = MappingProxyType(
         "arcsin": "Asin",
         "asinh": "Asinh",
         "arcsinh": "Asinh",
-        "atan": "Atan",
-        "arctan": "Atan",
         "atanh": "Atanh",
         "arctanh": "Atanh",
         "cos": "Cos",
@@ -106,8 +104,11 @@ def neg(op: Builder, self: Tensor) -> Tensor:
 
 @table("sign", "sgn")
 def sign(op: Builder, self: Tensor) -> Tensor:
-    """sign(Tensor self) -> Tensor"""
-    return self if self.dtype == torch.bool else compute(op, "Sign", self)
+    """sign(Tensor self) -> Tensor; that of NaN is 0"""
+    if self.dtype == torch.bool:
+        return self
+    found = compute(op, "Sign", self)
+    return select(op, compare(op, "IsNaN", self), op.constant(0, self.dtype), found) if self.dtype.is_floating_point else found
 
 
 @table("signbit")
@@ -118,6 +119,20 @@ def signbit(op: Builder, self: Tensor) -> Tensor:
     negative = compare(op, "Less", self, 0)
     # 1 / -0.0 is -inf
     return op.Or(negative, compare(op, "Less", compute(op, "Reciprocal", self), 0)) if self.dtype.is_floating_point else negative
+
+
+@table("atan", "arctan")
+def atan(op: Builder, self: Tensor) -> Tensor:
+    """atan(Tensor self) -> Tensor"""
+    x = to_float(op, self)
+    angle = compute(op, "Atan", x)
+    if x.dtype != torch.float64 or runs(op, "Atan", x.dtype):
+        return angle
+    # a step of Newton's method: the kernel is of float32
+    sine, cosine = op.Sin(angle), op.Sin(op.Add(angle, math.pi / 2))
+    rest = op.Div(op.Sub(op.Mul(x, cosine), sine), op.Add(op.Mul(x, sine), cosine))
+    far = op.Greater(op.Abs(x), 1e30)
+    return op.Where(far, op.Mul(op.Sign(x), math.pi / 2), op.Add(angle, rest))
 
 
 @table("ceil")

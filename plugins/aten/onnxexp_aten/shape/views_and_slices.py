@@ -162,7 +162,7 @@ def matrix_transpose(op: Builder, self: Tensor) -> Tensor:
     """mT(Tensor(a) self) -> Tensor(a)"""
     if self.dtype.is_complex and op.node.op != "aten::mT":
         op.decline("complex numbers are not supported")
-    return swapped(op, self, -1, -2)
+    return swapped(op, self, -1, -2) if self.rank else self
 
 
 @table("movedim", "moveaxis")

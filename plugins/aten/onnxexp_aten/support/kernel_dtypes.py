@@ -7,7 +7,7 @@ inserts its own casts. So does bfloat16, for accelerators.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -146,8 +146,16 @@ def compute(op: Builder, name: str, *args: Any, **attributes: Any) -> Tensor:
     """
     dtype = args[0].dtype
     inner = running_dtype(op, name, dtype)
+    if dtype == torch.float16 and op.target == "onnxruntime" and _are_numbers_of_the_call(args):
+        inner = torch.float32  # ONNX Runtime does not round the result of its own Casts where a Cast to a wider dtype follows
     result: Tensor = op.call("", name, *[None if arg is None else op.cast(arg, inner) for arg in args], **attributes)
     return op.cast(result, dtype)
+
+
+def _are_numbers_of_the_call(args: Sequence[Any]) -> bool:
+    """Whether all tensors are 0-d, and one is known at run time only."""
+    tensors = [arg for arg in args if isinstance(arg, Tensor)]
+    return all(arg.rank == 0 for arg in tensors) and any(arg.const is None for arg in tensors)
 
 
 def compare(op: Builder, name: str, *args: Any, **attributes: Any) -> Any:

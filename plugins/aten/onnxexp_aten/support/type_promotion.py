@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, Tensor
+from onnxexp.builder.dtypes import to_onnx
 
 __all__ = ["dtype_of", "promote", "promoted_dtype", "to_float"]
 
@@ -54,13 +55,31 @@ def _kind(own: Any) -> int:
     return 3 if own.is_complex else 2 if own.is_floating_point else 0 if own is torch.bool else 1
 
 
-def promote(op: Builder, *args: Any, dtype: torch.dtype | None = None, floating: bool = False) -> list[Tensor]:
+def promote(
+    op: Builder, *args: Any, dtype: torch.dtype | None = None, floating: bool = False, rounded: bool = True
+) -> list[Tensor]:
     """Cast arguments to the dtype in which torch computes, or to `dtype`.
 
-    A Python int outside of an integer dtype wraps, as in eager.
+    A Python int outside of an integer dtype wraps, as in eager. Without `rounded`, a 0-d tensor may keep more digits than float16
+    has, as in torch's kernels for a product and a quotient.
     """
     dtype = dtype or promoted_dtype(*args, floating=floating)
-    return [op.cast(op.constant(arg) if _wraps(arg, dtype) else arg, dtype) for arg in args]
+    cast = [op.cast(op.constant(arg) if _wraps(arg, dtype) else arg, dtype) for arg in args]
+    return [_rounded(op, new) if rounded and _is_narrowed(arg, dtype) else new for arg, new in zip(args, cast, strict=True)]
+
+
+def _is_narrowed(arg: Any, dtype: torch.dtype) -> bool:
+    """Whether a 0-d tensor of the call loses digits by the cast to a dtype."""
+    if dtype != torch.float16 or not isinstance(arg, Tensor) or arg.rank != 0 or arg.const is not None:
+        return False
+    return arg.dtype.is_floating_point and arg.dtype != dtype
+
+
+def _rounded(op: Builder, x: Tensor) -> Tensor:
+    """Cast back and forth: ONNX Runtime removes a single Cast to float16."""
+    for dtype in (torch.float32, torch.float16):
+        (x,) = op.emit("", "Cast", [x], {"to": int(to_onnx(dtype))})
+    return x
 
 
 def _wraps(arg: Any, dtype: torch.dtype) -> bool:

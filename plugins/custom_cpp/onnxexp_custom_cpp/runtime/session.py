@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import onnx
 import onnx_ir as ir
+from onnx_ir.passes.common import ShapeInferencePass
 
 from onnxexp.request.untrusted_files import parse_json
 from onnxexp.serialize.hidden_folder import temporary_folder
@@ -90,7 +92,7 @@ def prepare(
         return model
     for each in mapped.values() if trusted else ():
         found.load_torch_operator(each)
-    model = _with_types(model.clone(), mapped)
+    model = _with_types(model, mapped)
     nodes = [
         node
         for node in _candidates(model, mapped)
@@ -99,7 +101,8 @@ def prepare(
     calls = {node: call for node in nodes if (call := call_of(node, mapped.get(f"{node.domain}::{node.op_type}"))) is not None}
     if not calls:
         return model
-    names = _renamed(calls)
+    # onnxruntime-extensions has one register for the process, where each name can be there once
+    names = _renamed(calls, f"_{uuid.uuid4().hex}" if bridge == "python" else "")
     if bridge == "python":
         python_ops.register(names, options)
     else:
@@ -157,14 +160,18 @@ def _candidates(model: ir.Model, mapped: Mapping[str, Any]) -> list[ir.Node]:
 
 
 def _with_types(model: ir.Model, mapped: Mapping[str, Any]) -> ir.Model:
-    """Infer the types that the nodes need and the file lacks."""
+    """Return a copy with the types that the nodes need and the file lacks."""
+    try:
+        model = model.clone()
+    except Exception as error:  # onnx-ir's errors have no common class
+        raise BridgeError("the model uses values that it does not compute; cure: export it again") from error
     values = [value for node in _candidates(model, mapped) for value in node.inputs if value is not None]
     if any(value.dtype is None for value in values):
-        ir.passes.common.ShapeInferencePass()(model)
+        ShapeInferencePass()(model)
     return model
 
 
-def _renamed(calls: Mapping[ir.Node, TorchCall]) -> dict[str, TorchCall]:
+def _renamed(calls: Mapping[ir.Node, TorchCall], suffix: str) -> dict[str, TorchCall]:
     """Give each kind of call an operator of its own, with the constants left out.
 
     Calls that may differ from run to run get one each: ONNX Runtime merges equal nodes.
@@ -174,7 +181,7 @@ def _renamed(calls: Mapping[ir.Node, TorchCall]) -> dict[str, TorchCall]:
     for node, call in calls.items():
         base = call.operator._schema.name.replace("::", "_")
         key = call.declaration("") if call.repeatable else node
-        name = known.setdefault(key, f"{base}_{len(known)}")
+        name = known.setdefault(key, f"{base}_{len(known)}{suffix}")
         names[name] = call
         present = [value for value in node.inputs if value is not None]
         node.resize_inputs(len(present))

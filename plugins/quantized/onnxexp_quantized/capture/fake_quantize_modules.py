@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from onnxexp import CaptureError
-from onnxexp.capture.torch_state import replace_attributes
+from onnxexp import CaptureError, warn
+from onnxexp.capture.torch_state import replace_attributes, replace_functions
 from onnxexp_quantized.capture.observed_range import fused_parameters, has_seen_data
 from onnxexp_quantized.capture.run_time_operators import fake_quantize
 
@@ -27,7 +27,7 @@ _SHOWN = 5
 def constant_fake_quantization(model: torch.nn.Module) -> Iterator[None]:
     """Fix the parameters of fake quantization while the context lasts.
 
-    Raises CaptureError with the names of all modules that still observe, or have never seen data.
+    Warns of modules that have never seen data. Raises CaptureError with the names of all modules that still observe.
     """
     named = dict(model.named_modules())
     found = {name: module for name, module in named.items() if _is_fake_quantize(module)}
@@ -35,15 +35,21 @@ def constant_fake_quantization(model: torch.nn.Module) -> Iterator[None]:
         [name for name, module in found.items() if _observes(module)],
         "still observe: their scales change with each call; cure: model.apply(torch.ao.quantization.disable_observer)",
     )
+    unseen = {name: module for name, module in found.items() if _quantizes(module) and not _is_calibrated(module)}
     _refuse(
-        [name for name, module in found.items() if _quantizes(module) and not _is_calibrated(module)],
-        "have never seen data, so they have no scale; cure: run the model on data before you disable the observers",
+        [name for name, module in unseen.items() if module.is_per_channel and not isinstance(module, _classes()[1])],
+        "have never seen data, so that eager fails too; cure: run the model on data before you disable the observers",
     )
+    if unseen:
+        warn(
+            f"modules of quantization-aware training have never seen data ({_listed(list(unseen))}): they quantize with the "
+            "scale that torch starts with; cure: run the model on data before you disable the observers"
+        )
     patches: list[tuple[Any, str, Any]] = [(module, "forward", _forward(module)) for module in found.values()]
     fused = [module for module in named.values() if _is_fused(module)]
     patches += [(module, "forward", _fused_forward(module)) for module in fused]
     patches += [(module, "_buffers", {**module._buffers, **_fused_buffers(module)}) for module in fused]
-    with replace_attributes([*patches, *_FUNCTIONS]):
+    with replace_attributes(patches), replace_functions(_FUNCTIONS):
         yield
 
 
@@ -59,7 +65,7 @@ def _per_tensor(input: torch.Tensor, scale: Any, zero_point: Any, quant_min: int
     return fake_quantize(input, scale, zero_point, quant_min, quant_max)
 
 
-_FUNCTIONS = [
+_FUNCTIONS: list[tuple[Any, str, Callable[..., Any]]] = [
     (torch, "fake_quantize_per_tensor_affine", _per_tensor),
     (torch, "fake_quantize_per_channel_affine", _per_channel),
 ]
@@ -97,8 +103,12 @@ def _derives(module: torch.nn.Module, package: str) -> bool:
 
 def _refuse(names: list[str], problem: str) -> None:
     if names:
-        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        raise CaptureError(f"modules of quantization-aware training {problem} ({', '.join(names[:_SHOWN])}{more})")
+        raise CaptureError(f"modules of quantization-aware training {problem} ({_listed(names)})")
+
+
+def _listed(names: list[str]) -> str:
+    """The first names, and the number of the others."""
+    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
 
 
 def _observes(module: Any) -> bool:
@@ -144,8 +154,11 @@ def _parameters(module: Any) -> tuple[torch.Tensor, torch.Tensor, tuple[int, int
         return scale.clamp(min=module.eps.item()), whole.to(torch.int32), limits, per_channel
     limits = (observer.quant_min, observer.quant_max)
     if isinstance(module, fused):
-        found = (observer.min_val, observer.max_val, *limits, module.ch_axis, module.is_per_channel, module.is_symmetric_quant)
-        scale, zero_point = fused_parameters(*found)
+        seen = (observer.min_val, observer.max_val)
+        if not has_seen_data(*seen):  # the kernel has one scale, for all channels
+            empty = torch.tensor(torch.inf), torch.tensor(-torch.inf)
+            return *fused_parameters(*empty, *limits, 0, False, module.is_symmetric_quant), limits, False
+        scale, zero_point = fused_parameters(*seen, *limits, module.ch_axis, module.is_per_channel, module.is_symmetric_quant)
     return scale, zero_point, limits, bool(module.is_per_channel)
 
 

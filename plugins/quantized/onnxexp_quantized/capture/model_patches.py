@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from types import CodeType
 from typing import Any
 
 import torch
 
-from onnxexp.capture.torch_state import replace_attributes
+from onnxexp.capture.torch_state import is_exporting, replace_attributes, replace_functions
+from onnxexp.request.module_and_forward import forward_of
 from onnxexp_quantized.capture import byte_tables, dynamic, parameters, prepacking, recurrent
 from onnxexp_quantized.capture.packed_weights import is_packed, unpack
 from onnxexp_quantized.capture.stored_tensors import quantized_weight, stored
 
-__all__ = ["QUANTIZING", "is_quantized", "quantizing_functions", "stand_ins"]
+__all__ = ["QUANTIZING", "calls_quantizing", "is_quantized", "quantizing_functions", "stand_ins"]
 
 QUANTIZING: dict[str, Callable[..., Any]] = {
     "quantize_per_tensor": parameters.quantize_per_tensor,
@@ -41,6 +43,18 @@ def is_quantized(model: Any) -> bool:
     )
 
 
+def calls_quantizing(model: torch.nn.Module) -> bool:
+    """Whether a forward of the model's modules names a function that quantizes."""
+    forwards = (inspect.unwrap(forward_of(module)) for module in model.modules())
+    codes = [forward.__code__ for forward in forwards if inspect.isroutine(forward) and hasattr(forward, "__code__")]
+    while codes:
+        code = codes.pop()
+        if not QUANTIZING.keys().isdisjoint(code.co_names):
+            return True
+        codes += [each for each in code.co_consts if isinstance(each, CodeType)]
+    return False
+
+
 @contextlib.contextmanager
 def stand_ins(model: torch.nn.Module) -> Iterator[None]:
     """Replace packed parameters, quantized tensors, and scales that are buffers."""
@@ -50,11 +64,12 @@ def stand_ins(model: torch.nn.Module) -> Iterator[None]:
                 if path in ("", "_packed_params") or type(module).__name__.endswith("PackedParams"):
                     stack.enter_context(_patched(parent, module))
         stack.enter_context(quantizing_functions())
-        stack.enter_context(replace_attributes(recurrent.packed_sequences()))
+        stack.enter_context(replace_functions(recurrent.packed_sequences()))
         yield
 
 
-def quantizing_functions() -> AbstractContextManager[None]:
+@contextlib.contextmanager
+def quantizing_functions() -> Iterator[None]:
     """Replace the functions of torch that make quantized tensors of others.
 
     Replaced as well are those that read tables of bytes.
@@ -64,7 +79,8 @@ def quantizing_functions() -> AbstractContextManager[None]:
     functions = [(torch, name, function) for name, function in QUANTIZING.items()]
     methods = [(torch.Tensor, "dequantize", parameters.dequantize)]
     table = [(operators, name, _Operator(operators, name, own[name])) for name in own]
-    return replace_attributes([*functions, *methods, *table])
+    with replace_functions([*functions, *methods]), replace_attributes(table):
+        yield
 
 
 class _Operator:
@@ -75,7 +91,7 @@ class _Operator:
         self._implementation = implementation
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._implementation(*args, **kwargs)
+        return (self._implementation if is_exporting() else self._packet)(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._packet, name)

@@ -106,7 +106,7 @@ def _elements(value: Value, graph: Graph, makers: Mapping[Value, Node]) -> int:
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
+    return tensor.untyped_storage()._cdata  # fake tensors have one, too
 
 
 def _storage_of(contents: ir.TensorProtocol) -> int | None:

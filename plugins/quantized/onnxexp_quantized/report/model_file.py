@@ -15,7 +15,7 @@ from typing import Any
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass, ShapeInferencePass
 
-from onnxexp import OnnxExporterError
+from onnxexp import OnnxExporterError, OptionError
 from onnxexp.serialize.model_reader import read_model
 
 __all__ = ["ModelFile", "load", "marked", "original_nodes", "runtime", "session", "write"]
@@ -24,6 +24,7 @@ _MARK = re.compile(r"@(\d+)@")
 _IN_ONE_FILE = 1 << 30
 """Bytes of weights above which they go beside a model, as protobuf has a limit of 2 GiB."""
 
+_SHOWN = 300
 _QUIET = 4
 """ONNX Runtime's log severity "fatal": errors are raised, not printed."""
 
@@ -73,9 +74,13 @@ def load(source: Path | ir.Model, title: str = "") -> ModelFile:
         model = read_model(source)
     else:
         model = source.clone()
-    if model.functions:
-        InlinePass()(model)
-    ShapeInferencePass(check_type=False, strict_mode=False)(model)
+    try:
+        if model.functions:
+            InlinePass()(model)
+        ShapeInferencePass(check_type=False, strict_mode=False)(model)
+    except Exception as error:  # onnx-ir's errors have no common class
+        reason = str(error.__cause__ or error).partition("\n")[0][:_SHOWN]
+        raise OptionError(f"{title or source} is not a valid model: {reason}; cure: export it again") from error
     nodes = list(model.graph.all_nodes())
     names = [node.name or "" for node in nodes]
     for index, node in enumerate(nodes):

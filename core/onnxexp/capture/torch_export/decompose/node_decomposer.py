@@ -25,7 +25,7 @@ from torch.utils._sympy.functions import Mod, PythonMod
 from onnxexp.capture.reshape_sizes import exact_reshape_sizes
 from onnxexp.capture.shape_env_snapshot import clear_caches, restore, snapshot
 from onnxexp.capture.torch_export.decompose.op_recorder import OpRecorder
-from onnxexp.capture.torch_state import silence_torch_loggers, torch_mode
+from onnxexp.capture.torch_state import silence_torch_loggers, silence_warnings, torch_mode
 from onnxexp.errors import CaptureError
 from onnxexp.functionalize import drop_dead, functionalize
 from onnxexp.neutral_graph import Dim, Graph, Node, ScalarType, TensorType, Type, Value, replace_values
@@ -78,7 +78,13 @@ class Decomposer:
         suspect = not static and any(free_unbacked_symbols(self.sizes.get(size, 0)) for size in _symbolic_sizes(node.outputs))
         mode = self.fake_mode()
         silence_torch_loggers()
-        with torch_mode(), _undo_specialisation(mode.shape_env, suspect=suspect) as specialised, mode, exact_reshape_sizes():
+        with (
+            torch_mode(),
+            _undo_specialisation(mode.shape_env, suspect=suspect) as specialised,
+            mode,
+            exact_reshape_sizes(),
+            silence_warnings(),
+        ):
             fakes = [self._fake(value) for value in node.inputs()]
             if any(fake is None for fake in fakes):
                 return None

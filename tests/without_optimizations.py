@@ -1,0 +1,72 @@
+"""Run every model of the tests also without ONNX Runtime's optimizations.
+
+A pytest plugin: `python -m pytest -p tests.without_optimizations tests/models`. A test fails where ONNX Runtime's default
+settings change a result by more than its rounding. Left out are models that draw random numbers, and the tests in CHANGED.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import onnxruntime
+import pytest
+import torch
+
+from onnxexp.program.onnxruntime_session import Session
+
+__all__ = ["CHANGED"]
+
+_ROUNDING = {torch.float16: 4e-3, torch.bfloat16: 3e-2}
+"""Of the largest element; 1e-4 for other dtypes, since float64 convolutions are computed as float32."""
+_RANDOM = ("Bernoulli", "Dropout", "Multinomial", "Random")
+
+CHANGED: Mapping[str, str] = {
+    "tests/quantized/": "a fused kernel rounds the other way at a tie, or rounds the activations",
+}
+"""The beginnings of tests' names, and why the results change there."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Any:
+    """Compare the results of every run in a test."""
+    changed: list[str] = []
+    run = Session.run
+
+    def both(session: Session, feeds: Mapping[str, Any]) -> list[Any]:
+        results = run(session, feeds)
+        if not _is_random(session) and not item.nodeid.startswith(tuple(CHANGED)):
+            pairs = zip(results, run(_plain(session), feeds), strict=True)
+            changed.extend(text for pair in pairs if isinstance(pair[0], torch.Tensor) and (text := _difference(*pair)))
+        return results
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Session, "run", both)
+        result = yield
+    assert not changed, f"ONNX Runtime's optimizations change results: {'; '.join(changed)}"
+    return result
+
+
+def _is_random(session: Session) -> bool:
+    return any(node.op_type.startswith(_RANDOM) for node in session._model.graph.all_nodes())
+
+
+def _plain(session: Session) -> Session:
+    """A session of the same model without optimizations."""
+
+    def prepare(model: Any, options: Any) -> Any:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        return session._prepare(model, options)
+
+    return Session(session._model, prepare)
+
+
+def _difference(one: torch.Tensor, other: torch.Tensor) -> str:
+    if one.shape != other.shape:
+        return f"shapes {list(one.shape)} and {list(other.shape)}"
+    if not one.dtype.is_floating_point:
+        return "" if torch.equal(one, other) else f"{int((one != other).sum())} of {one.numel()} {one.dtype} numbers"
+    finite = other[other.isfinite()].abs()
+    most = _ROUNDING.get(one.dtype, 1e-4) * (float(finite.max()) if finite.numel() else 0.0)
+    close = torch.isclose(one.double(), other.double(), rtol=0, atol=most, equal_nan=True)
+    return "" if bool(close.all()) else f"{int((~close).sum())} of {one.numel()} {one.dtype} numbers"
