@@ -25,7 +25,7 @@ from onnxexp_torch_onnx.export_state import logging_to_stdout, training_mode
 from onnxexp_torch_onnx.fixed_axes import export_without_fixed_axes
 from onnxexp_torch_onnx.graph_text import PARAMETER, graph_text
 from onnxexp_torch_onnx.module_functions import ModuleFunctions, check_opset
-from onnxexp_torch_onnx.number_inputs import export_with_number_inputs, read_example
+from onnxexp_torch_onnx.number_inputs import export_with_number_inputs, read_example, take_floats_as_doubles
 from onnxexp_torch_onnx.onnxscript_symbolics import translations
 from onnxexp_torch_onnx.quantized_values import quantized_as_parts, split_arguments
 from onnxexp_torch_onnx.registry import registered
@@ -90,7 +90,7 @@ def export(
     Raises what `onnxexp.export` raises, and CheckerError if `enable_onnx_checker` is set and the check fails.
     """
     model = unwrapped(model)
-    args, kwargs = split_arguments(model, args, kwargs)
+    args, kwargs = split_arguments(model, capture, args, kwargs)
     old = deprecated_arguments.read(older, inspect.signature(export).parameters)
     kind = deprecated_arguments.export_type(operator_export_type, old.get("aten"), old.get("export_raw_ir"))
     if keep_initializers_as_inputs is None:
@@ -107,7 +107,10 @@ def export(
         tables.append(ModuleFunctions(model, export_modules_as_functions))
     inlining = autograd_inlining and (kind.keeps_all or not kind.keeps_unknown)
     changes = {"autograd_inlining": inlining, "python_ops": symbols.python_ops, "operator_export_type": kind.name}
-    with settings(opset=opset_version or DEFAULT_OPSET, training=mode.name == "TRAINING", **changes), quantized_as_parts(model):
+    with (
+        settings(opset=opset_version or DEFAULT_OPSET, training=mode.name == "TRAINING", **changes),
+        quantized_as_parts(model, capture),
+    ):
 
         def run(numbers: Any, names: Any, capture: str, axes: Any) -> ONNXProgram:
             return onnxexp.export(
@@ -132,6 +135,7 @@ def export(
 
         numbered = functools.partial(export_with_number_inputs, example, capture=capture)
         program = export_without_fixed_axes(lambda axes: numbered(functools.partial(run, axes=axes)), dynamic_axes)
+    take_floats_as_doubles(program, example)
     _finish(program, model, example.parameter_names, f, old, verbose, external_data)
     return program
 
