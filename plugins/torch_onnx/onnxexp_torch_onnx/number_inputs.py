@@ -99,7 +99,10 @@ def export_with_number_inputs(example: Example, run: Export, capture: str) -> ON
 
 
 def take_floats_as_doubles(program: ONNXProgram, example: Example) -> None:
-    """Make the inputs of Python floats float64, as torch's tracer does; the graph computes with float32."""
+    """Make the inputs of Python floats float64, as torch's tracer does.
+
+    The graph computes with float32.
+    """
     graph = program.model.graph
     names = {slot.name for slot in program.signature.inputs if type(example.leaves[slot.leaf]) is float}
     for value in graph.inputs:
