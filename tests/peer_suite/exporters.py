@@ -20,6 +20,8 @@ __all__ = ["EXPORTERS", "accept_right_exports", "has_exported"]
 _export, _old_export = torch.onnx.export, utils._export
 _exports: list[str] = []
 """The exports of this process, which runs one test."""
+_input_names: list[str] = []
+"""The names in the last of them."""
 _NO_EFFECT = ("dynamo", "fixed_batch_size")
 """Arguments of torch.onnx that choose its exporter, or that it does not read."""
 
@@ -58,6 +60,7 @@ def _noted(name: str, export: Callable[..., Any]) -> Callable[..., Any]:
 def _onnxexp(capture: str, model: Any, args: Any, f: Any = None, *positional: Any, **options: Any) -> None:
     for name in _NO_EFFECT:
         options.pop(name, None)
+    _input_names[:] = options.get("input_names") or ()
     scripted = isinstance(model, (ScriptModule, ScriptFunction))
     capture = "auto" if scripted else capture
     program = onnxexp_torch_onnx.export(model, args, None, *positional, capture=capture, **options)
@@ -66,7 +69,7 @@ def _onnxexp(capture: str, model: Any, args: Any, f: Any = None, *positional: An
 
 
 def _feed_all_inputs() -> None:
-    """Feed a graph with all inputs if it has them, or with those that a test names, or with the tensors.
+    """Feed a graph with all inputs if it has them, or with those that a test or the graph names, or with the tensors.
 
     torch's tracer removes unused inputs; onnxexp keeps them, but for numbers that the model fixes.
     """
@@ -79,9 +82,11 @@ def _feed_all_inputs() -> None:
 
     def inputs(args: Any, kwargs: Any, remained: Any, flatten: bool) -> Any:
         every = prepare(args, kwargs, None, flatten)
+        taken = [value.name for value in sessions[-1].get_inputs()]
+        by_name = [value for name, value in zip(_input_names, every, strict=False) if name in taken]
         tensors = [value for value in every if isinstance(value, torch.Tensor)]
-        choices = every, prepare(args, kwargs, remained, flatten), tensors
-        return next((each for each in choices if len(each) == len(sessions[-1].get_inputs())), every)
+        choices = every, prepare(args, kwargs, remained, flatten), by_name, tensors
+        return next((each for each in choices if len(each) == len(taken)), every)
 
     verification._prepare_input_for_onnx, verification._onnx_backend_session = inputs, session
 

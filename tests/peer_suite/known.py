@@ -6,8 +6,7 @@ import dataclasses
 
 __all__ = ["KNOWN", "Known"]
 
-_ALL = ("traced, opset 9", "traced, opset 13", "traced, opset 17")
-_SCRIPTED = ("scripted, opset 17",)
+_9, _13, _17, _SCRIPTED = "traced, opset 9", "traced, opset 13", "traced, opset 17", "scripted, opset 17"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,4 +18,84 @@ class Known:
     tests: tuple[str, ...]
 
 
-KNOWN: list[Known] = []
+_REFUSAL = "The test expects an error of torch's exporter, or a wrong result; the export is right."
+_OWN_QUANTIZED = (
+    "adaptive_avg_pool2d", "arithmetic", "conv1d", "conv1d_relu", "conv2d", "conv2d_relu", "conv3d", "conv3d_relu",
+    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "flatten", "linear",
+)  # fmt: skip
+
+KNOWN: list[Known] = [
+    Known(
+        "A Python bool is a constant of the file; torch.onnx's is an input, which the test feeds.",
+        (_9, _13, _17, _SCRIPTED),
+        ("test_arithmetic_prim_bool",),
+    ),
+    Known("A tensor that is the key of a dict is a constant; torch.onnx has it as an input.", (_9, _13, _17), ("test_dict",)),
+    Known(_REFUSAL, (_9, _13, _17), ("test_lstm_proj_no_hidden",)),
+    Known(_REFUSAL, (_9, _13, _17), ("test_interpolate_adaptive_pooling_error",)),
+    Known(_REFUSAL, (_9,), ("test_unsupported_pad",)),
+    Known(_REFUSAL, (_17,), ("test_all_optional_default_tensor",)),
+    Known(
+        _REFUSAL,
+        (_SCRIPTED,),
+        (
+            "test_all_optional_default_tensor_script",
+            "test_mixed_optional_default_tensor_script",
+            "test_tuple_of_optional_default_tensor_script",
+        ),
+    ),
+    Known(
+        "The test expects a refusal; the complex result is a tensor of pairs of floats.",
+        (_17, _SCRIPTED),
+        ("test_stft_wrong_return_complex",),
+    ),
+    Known("ONNX has no CumSum before opset 11, and the counts are data: refused.", (_9,), ("test_repeat_interleave",)),
+    Known("ONNX has no scatter that adds before opset 16: refused.", (_9, _13), ("test_index_add_dynamic_axes",)),
+    Known("`set_` replaces the memory of a tensor: refused, with a cure.", (_9, _13, _17, _SCRIPTED), ("test_set_",)),
+    Known(
+        "The number of chunks is a dynamic axis, and a file has a fixed number of outputs: refused.",
+        (_13, _17),
+        ("test_dynamic_chunk",),
+    ),
+    Known(
+        "At small sizes of the dynamic axis chunk returns fewer pieces, and a file has a fixed number of outputs: refused.",
+        (_13, _17),
+        ("test_chunk",),
+    ),
+    Known(
+        "The axis that is squeezed is a Python number, which is a constant of the file, with a warning.",
+        (_13, _17),
+        ("test_squeeze_dynamic_dim", "test_unsqueeze_dynamic_dim"),
+    ),
+    Known(
+        "A fault: the rank of the result depends on a dynamic axis, and the trace has that of larger sizes than the example's.",
+        (_13, _17),
+        ("test_slice_dynamic_shape_script",),
+    ),
+    Known("The rank of the result depends on a dynamic axis: refused.", (_SCRIPTED,), ("test_slice_dynamic_shape_script",)),
+    Known("This release of torch refuses the model in eager mode.", (_13, _17), ("test_quantized_conv_transpose3d",)),
+    Known(
+        "A quantized input or output of a TorchScript module is one value, its integers; torch.onnx has three.",
+        (_SCRIPTED,),
+        ("test_dequantize", "test_quantize_per_tensor", *(f"test_quantized_{name}" for name in _OWN_QUANTIZED)),
+    ),
+    Known(
+        "The test compares the form of the graph: torch.onnx's optional output has the shape of the tensor.",
+        (_SCRIPTED,),
+        tuple(
+            f"test_optional_output_{kind}_{size}"
+            for kind in ("IfNoneInput", "IfNoneOutput", "LoopNoneInput", "LoopNoneOutput")
+            for size in (0, 1)
+        ),
+    ),
+    Known(
+        "A list of numbers is an input for each number; torch.onnx's is a sequence, which the test feeds.",
+        (_SCRIPTED,),
+        ("test_pad_types_scalar_list", "test_pad_types_scalar_tensor_list"),
+    ),
+    Known(
+        "None, an empty list and a list of numbers of unknown length are no outputs of a file.",
+        (_SCRIPTED,),
+        ("test_list_append_nested_2", "test_tuple_with_none_outputs", "test_uninitialized_intList"),
+    ),
+]

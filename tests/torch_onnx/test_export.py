@@ -120,6 +120,11 @@ def test_dynamic_axes_of_an_unknown_name_are_a_warning(capture: str) -> None:
     assert next(str(size) for size in program.model.graph.inputs[0].shape) == "n"
 
 
+def test_dynamic_axes_that_an_output_lacks_are_a_warning() -> None:
+    with pytest.warns(OnnxExporterWarning, match=r"dynamic_axes\['y'\]: there is no axis 5"):
+        onnx_exporter.export(MODEL, X, input_names=["x"], output_names=["y"], dynamic_axes={"x": [0], "y": [0, 5]})
+
+
 def test_dynamic_shapes_that_the_model_fixes_are_errors() -> None:
     with pytest.raises(onnxexp.CaptureError, match="was asked to be dynamic"):
         onnx_exporter.export(lambda x: x + torch.ones(3, 1), X, dynamic_shapes={"x": {0: "n"}})

@@ -56,7 +56,7 @@ def test_numbers_are_inputs(capture: str, k: int, s: float, others: list[Any]) -
         )
     assert inputs(program) == names
     kinds = [(value.dtype.name, list(value.shape)) for value in program.model.graph.inputs[1:]]
-    assert kinds == [("INT64", []), ("FLOAT", [])]
+    assert kinds == [("INT64", []), ("DOUBLE", [])]
     program.verify()
     for rows, (k, s) in zip((5, 1), others, strict=True):
         program.verify((torch.randn(rows, 6), k, s))

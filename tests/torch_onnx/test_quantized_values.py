@@ -67,3 +67,8 @@ def test_the_model_keeps_no_hooks() -> None:
     model = Linear()
     onnx_exporter.export(model, (quantized(0.25, 128),), capture="trace")
     assert not model._forward_hooks and not model._forward_pre_hooks
+
+
+def test_a_captured_script_gets_no_hooks() -> None:
+    program = onnx_exporter.export(torch.nn.Linear(3, 2), (torch.randn(2, 3),), capture="script")
+    assert len(program.model.graph.inputs) == 1

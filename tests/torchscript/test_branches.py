@@ -312,3 +312,17 @@ COUNTS = LONG.to(torch.int32)
 )
 def test_a_list_of_tensors_of_several_ranks(run):
     run()
+
+
+ONES, SCALE = torch.ones(3), torch.arange(3.0)
+
+
+def default_tensors(x: Tensor, y: Tensor | None = ONES, z: Tensor = SCALE) -> Tensor:
+    if y is not None:
+        x = x + y
+    return x * z
+
+
+@programs(Program(default_tensors, X, at=[(LONG,)], dynamic=ROWS))
+def test_a_tensor_is_the_default_of_a_parameter(run):
+    run()

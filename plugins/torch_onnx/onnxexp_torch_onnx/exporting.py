@@ -25,7 +25,7 @@ from onnxexp_torch_onnx.export_state import logging_to_stdout, training_mode
 from onnxexp_torch_onnx.fixed_axes import export_without_fixed_axes
 from onnxexp_torch_onnx.graph_text import PARAMETER, graph_text
 from onnxexp_torch_onnx.module_functions import ModuleFunctions, check_opset
-from onnxexp_torch_onnx.number_inputs import export_with_number_inputs, read_example
+from onnxexp_torch_onnx.number_inputs import Example, export_with_number_inputs, read_example, take_floats_as_doubles
 from onnxexp_torch_onnx.onnxscript_symbolics import translations
 from onnxexp_torch_onnx.quantized_values import quantized_as_parts, split_arguments
 from onnxexp_torch_onnx.registry import registered
@@ -90,7 +90,7 @@ def export(
     Raises what `onnxexp.export` raises, and CheckerError if `enable_onnx_checker` is set and the check fails.
     """
     model = unwrapped(model)
-    args, kwargs = split_arguments(model, args, kwargs)
+    args, kwargs = split_arguments(model, capture, args, kwargs)
     old = deprecated_arguments.read(older, inspect.signature(export).parameters)
     kind = deprecated_arguments.export_type(operator_export_type, old.get("aten"), old.get("export_raw_ir"))
     if keep_initializers_as_inputs is None:
@@ -107,7 +107,8 @@ def export(
         tables.append(ModuleFunctions(model, export_modules_as_functions))
     inlining = autograd_inlining and (kind.keeps_all or not kind.keeps_unknown)
     changes = {"autograd_inlining": inlining, "python_ops": symbols.python_ops, "operator_export_type": kind.name}
-    with settings(opset=opset_version or DEFAULT_OPSET, training=mode.name == "TRAINING", **changes), quantized_as_parts(model):
+    state = settings(opset=opset_version or DEFAULT_OPSET, training=mode.name == "TRAINING", **changes)
+    with state, quantized_as_parts(model, capture):
 
         def run(numbers: Any, names: Any, capture: str, axes: Any) -> ONNXProgram:
             return onnxexp.export(
@@ -132,7 +133,7 @@ def export(
 
         numbered = functools.partial(export_with_number_inputs, example, capture=capture)
         program = export_without_fixed_axes(lambda axes: numbered(functools.partial(run, axes=axes)), dynamic_axes)
-    _finish(program, model, example.parameter_names, f, old, verbose, external_data)
+    _finish(program, model, example, f, old, verbose, external_data)
     return program
 
 
@@ -177,11 +178,12 @@ def _order_inputs(program: ONNXProgram, parameters: Sequence[ir.Value | None]) -
 
 
 def _finish(
-    program: ONNXProgram, model: Any, names: Sequence[str], f: Any, old: Mapping[str, Any], verbose: bool | None, external: Any
+    program: ONNXProgram, model: Any, example: Example, f: Any, old: Mapping[str, Any], verbose: bool | None, external: Any
 ) -> None:
     """Name and order the parameters, honour older arguments, write, log and print."""
+    take_floats_as_doubles(program, example)
     parameters = _parameters(program, model)
-    _name_parameters(program, parameters, names)
+    _name_parameters(program, parameters, example.parameter_names)
     _order_inputs(program, parameters)
     _apply_older_arguments(program, old, verbose)
     if old.get("use_external_data_format") is not None and external is None:

@@ -16,7 +16,8 @@ _FIXED = re.compile(
 )
 """The reason in a CaptureError of the core or of the TorchScript frontend."""
 _UNKNOWN = re.compile(r"dynamic_axes\['(.*)'\]: the model has no input or output of that name")
-"""The reason in an OptionError of the core."""
+_NO_AXIS = re.compile(r"dynamic_axes\['(.*)'\]: there is no axis (-?\d+); the output's shape is")
+"""Reasons in an OptionError of the core."""
 
 
 def export_without_fixed_axes(run: Callable[[Any], ONNXProgram], axes: Any) -> ONNXProgram:
@@ -39,10 +40,12 @@ def export_without_fixed_axes(run: Callable[[Any], ONNXProgram], axes: Any) -> O
             reasons.append(f"dynamic_axes: the model fixes {named}, so the file has a static size there: {error}")
             axes = remaining
         except OptionError as error:
-            unknown = _UNKNOWN.match(str(error))
-            if unknown is None:
+            if unknown := _UNKNOWN.match(str(error)):
+                axes = {key: given for key, given in axes.items() if key != unknown[1]}
+            elif absent := _NO_AXIS.match(str(error)):
+                axes = _without(axes, {(absent[1], int(absent[2]))})
+            else:
                 raise
-            axes = {key: given for key, given in axes.items() if key != unknown[1]}
             reasons.append(f"{error} The entry has no effect.")
     for reason in reasons:
         warn(reason, OnnxExporterWarning)

@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+import onnx_ir as ir
 import torch
 from torch.utils import _pytree as pytree
 
@@ -19,7 +20,7 @@ from onnxexp.request.pytree_leaves import register_containers
 from onnxexp.request.tensor_list import TensorList, whole_lists
 from onnxexp.torch_compat import ScriptFunction, ScriptModule
 
-__all__ = ["Example", "export_with_number_inputs", "read_example"]
+__all__ = ["Example", "export_with_number_inputs", "read_example", "take_floats_as_doubles"]
 
 Export = Callable[..., ONNXProgram]
 """An export of the example with these `dynamic_shapes`, `input_names` and this `capture`."""
@@ -95,6 +96,22 @@ def export_with_number_inputs(example: Example, run: Export, capture: str) -> ON
     for number, reason in reasons.items():
         warn(f"{_described(example, number)} is a constant of the file, not an input. {reason}")
     return program
+
+
+def take_floats_as_doubles(program: ONNXProgram, example: Example) -> None:
+    """Make the inputs of Python floats float64, as torch's tracer does.
+
+    The graph computes with float32.
+    """
+    graph = program.model.graph
+    names = {slot.name for slot in program.signature.inputs if type(example.leaves[slot.leaf]) is float}
+    for value in graph.inputs:
+        if value.name in names and value.dtype == ir.DataType.FLOAT and not value.is_graph_output():
+            narrow = ir.Value(name=f"{value.name}_float", type=value.type, shape=value.shape)
+            ir.convenience.replace_all_uses_with(value, narrow)
+            value.type = ir.TensorType(ir.DataType.DOUBLE)
+            cast = ir.node("Cast", [value], {"to": ir.DataType.FLOAT}, outputs=[narrow])
+            graph.insert_before(graph[0], cast)
 
 
 def _attempt(example: Example, run: Export, capture: str, numbers: Sequence[int], reasons: dict[int, str]) -> ONNXProgram | None:

@@ -25,24 +25,24 @@ class Parts(NamedTuple):
     zero_point: torch.Tensor
 
 
-def split_arguments(model: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+def split_arguments(model: Any, capture: str, args: Any, kwargs: Any) -> tuple[Any, Any]:
     """Split quantized arguments if `quantized_as_parts` joins them again.
 
     A scale is float64 and a zero point int64.
     """
-    if not _takes_parts(model):
+    if not _takes_parts(model, capture):
         return args, kwargs
     return _split(args, torch.float64, torch.int64), _split(kwargs, torch.float64, torch.int64)
 
 
 @contextlib.contextmanager
-def quantized_as_parts(model: Any) -> Iterator[None]:
+def quantized_as_parts(model: Any, capture: str) -> Iterator[None]:
     """Let a module take and return the parts of quantized tensors.
 
     Functions, modules of a graph and those of TorchScript keep their form, which is the integers alone.
     """
     handles: list[Any] = []
-    if _takes_parts(model):
+    if _takes_parts(model, capture):
         handles.append(model.register_forward_pre_hook(_join, with_kwargs=True))
         handles.append(model.register_forward_hook(lambda _module, _args, result: _split(result, torch.float32, None)))
     try:
@@ -52,8 +52,11 @@ def quantized_as_parts(model: Any) -> Iterator[None]:
             handle.remove()
 
 
-def _takes_parts(model: Any) -> bool:
-    return isinstance(model, torch.nn.Module) and not isinstance(model, (ScriptModule, torch.fx.GraphModule))
+def _takes_parts(model: Any, capture: str) -> bool:
+    """Whether a model may get hooks; torch.jit.script would compile them."""
+    return (
+        capture != "script" and isinstance(model, torch.nn.Module) and not isinstance(model, (ScriptModule, torch.fx.GraphModule))
+    )
 
 
 def _join(_module: Any, args: Any, kwargs: Any) -> Any:

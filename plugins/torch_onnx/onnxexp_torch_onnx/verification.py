@@ -91,8 +91,9 @@ def verify(
         if args and isinstance(args[-1], dict) and not kwargs:
             args, kwargs = args[:-1], args[-1]
         assert program.eager is not None
-        args, kwargs = split_arguments(model, args, kwargs)
-        with quantized_as_parts(model):
+        capture = more.get("capture", "auto")
+        args, kwargs = split_arguments(model, capture, args, kwargs)
+        with quantized_as_parts(model, capture):
             expected = run_eager(program.eager, args, kwargs)
         actual = _reference(program, args, kwargs) if options.backend is OnnxBackend.REFERENCE else program(*args, **kwargs)
         _check(pytree.tree_leaves(expected), pytree.tree_leaves(actual), options)

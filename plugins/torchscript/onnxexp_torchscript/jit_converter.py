@@ -133,8 +133,15 @@ def _arguments(interpreter: Interpreter, recording: Recording, spec: DynamicSpec
     bound.apply_defaults()
     parameters = recording.signature.parameters.values()
     ordered = [parameter for parameter in parameters if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
-    given = [containers.read(interpreter, bound.arguments[one.name], one.annotation) for one in ordered]
+    given = [_argument(interpreter, bound.arguments[one.name], one, containers) for one in ordered]
     return [*own, *given]
+
+
+def _argument(interpreter: Interpreter, value: Any, parameter: inspect.Parameter, containers: ContainerInputs) -> Any:
+    """Bind one parameter; a tensor that is its default is a constant."""
+    if isinstance(value, torch.Tensor):
+        return interpreter.constant(value, parameter.name)
+    return containers.read(interpreter, value, parameter.annotation)
 
 
 def _outputs(interpreter: Interpreter, results: list[Any], recording: Recording) -> list[Any]:
