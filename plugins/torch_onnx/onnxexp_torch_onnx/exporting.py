@@ -89,8 +89,7 @@ def export(
 
     Raises what `onnxexp.export` raises, and CheckerError if `enable_onnx_checker` is set and the check fails.
     """
-    model = unwrapped(model)
-    args, kwargs = split_arguments(model, capture, args, kwargs)
+    args, kwargs = split_arguments(model := unwrapped(model), capture, args, kwargs)
     old = deprecated_arguments.read(older, inspect.signature(export).parameters)
     kind = deprecated_arguments.export_type(operator_export_type, old.get("aten"), old.get("export_raw_ir"))
     if keep_initializers_as_inputs is None:
@@ -99,8 +98,8 @@ def export(
     mode = training_mode(training)
     if isinstance(input_names, str):
         raise OptionError(f"input_names must be a list of names, not {input_names!r}")
-    numbers = dynamic_shapes is None and not isinstance(model, torch.export.ExportedProgram)
-    example = read_example(model, args, kwargs, input_names or (), numbers=numbers)
+    fixed = dynamic_shapes is not None or isinstance(model, torch.export.ExportedProgram)
+    example = read_example(model, args, kwargs, input_names or (), numbers=not fixed)
     tables: list[Any] = combined(translations(custom_translation_table or {}), symbols.symbolics)
     if export_modules_as_functions:
         check_opset(opset_version or DEFAULT_OPSET)
