@@ -10,7 +10,7 @@ import pytest
 from onnxexp.cli import plugins_command
 from onnxexp.cli.text_or_json import Output
 from onnxexp.plugins.discovery import InstalledPlugin, PluginStatus
-from onnxexp.request import config
+from onnxexp.request import untrusted_files
 from tests.core.commanding import install, run, separately
 
 Capsys = pytest.CaptureFixture[str]
@@ -232,4 +232,4 @@ def test_a_lock_is_toml_whatever_a_distribution_is_called(capsys: Capsys, monkey
     )
     monkeypatch.setattr(plugins_command, "record_hash", lambda found: "sha256:0")
     plugins_command._lock([PluginStatus(found, "on")], Output(False))
-    assert config.tomllib.loads(capsys.readouterr().out) == {"allow": [f"{found.distribution}@sha256:0"]}
+    assert untrusted_files.tomllib.loads(capsys.readouterr().out) == {"allow": [f"{found.distribution}@sha256:0"]}

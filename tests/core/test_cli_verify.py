@@ -223,7 +223,8 @@ def test_plugins_that_are_wrong(clinic: Path, capsys: Capsys, monkeypatch: pytes
 
 
 def test_plugins_at_odds(clinic: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(clinic, "again", "tests.core.tiny:TINY", distribution="again")
+    table = "from onnxexp import SymbolicTable\ntable = SymbolicTable('aten')\ntable.direct({'relu': 'Relu'})\n"
+    install(clinic, "again", "again_pack:table", distribution="again", source=table)
     monkeypatch.setenv("ONNXEXP_PLUGINS", "tiny,again")
     assert any("both lower" in text for text in findings(capsys))
 

@@ -53,11 +53,12 @@ def private_model(model: Any) -> Any:
 def private_tensors(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
     """Yield a copy of a model with lazy clones of its parameters and buffers.
 
-    torch copies the memory of a lazy clone, or of its original, when one of them is written. At the end the clones become empty,
-    so that later writes do not copy. Yields the model itself where it cannot be copied, see `private_model`, also where other
-    objects refer to its tensors or several tensors share memory.
+    torch copies the memory of a lazy clone, or of its original, when one of them is written. At the end the clones get the
+    originals' memory: later writes do not copy, and what the run has kept of the copy has the model's values. Yields the
+    model itself where it cannot be copied, see `private_model`, also where other objects refer to its tensors or several
+    tensors share memory.
     """
-    clones: list[torch.Tensor] = []
+    clones: list[tuple[torch.Tensor, torch.Tensor]] = []
     try:
         if isinstance(model, ScriptModule):
             raise _Inseparable
@@ -68,14 +69,14 @@ def private_tensors(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
         yield private
     finally:
         with torch.no_grad():
-            for clone in clones:
-                clone.set_()  # type: ignore[call-overload]  # the annotation lacks this form
+            for original, clone in clones:
+                clone.set_(original.untyped_storage(), *_place(original))
 
 
 class _Copier:
     """Copies the modules of one model, and what refers to them."""
 
-    def __init__(self, model: torch.nn.Module, clones: list[torch.Tensor] | None = None) -> None:
+    def __init__(self, model: torch.nn.Module, clones: list[tuple[torch.Tensor, torch.Tensor]] | None = None) -> None:
         self._model = model
         self._originals = [module for module in model.modules() if not isinstance(module, ScriptModule)]
         self._copies: dict[int, Any] = {id(module): _uninitialized(type(module)) for module in self._originals}
@@ -96,13 +97,13 @@ class _Copier:
                 vars(self._copies[id(module)])[name] = value.copy() if shared else new
         return self._copies[id(self._model)]  # type: ignore[no-any-return]
 
-    def _clone_tensors(self, clones: list[torch.Tensor]) -> None:
+    def _clone_tensors(self, clones: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
         if len(self._originals) < len(list(self._model.modules())):  # scripted modules have their tensors in C++
             raise _Inseparable
         for tensor in (*self._model.parameters(), *self._model.buffers()):
             if type(tensor) in (torch.Tensor, torch.nn.Parameter) and _is_plain(tensor):
                 self._copies[id(tensor)] = clone = _lazy_clone(tensor)
-                clones.append(clone)
+                clones.append((tensor, clone))
                 self._storages.add(tensor.untyped_storage()._cdata)
         if len(self._storages) + len(self._originals) < len(self._copies):  # a write into one shows in another
             raise _Inseparable
@@ -203,6 +204,10 @@ def _is_plain(tensor: torch.Tensor) -> bool:
     return plain and torch._C._has_storage(tensor)
 
 
+def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return tensor.storage_offset(), tensor.shape, tensor.stride()
+
+
 def _lazy_clone(tensor: torch.Tensor) -> torch.Tensor:
     """Clone a tensor lazily.
 
@@ -215,8 +220,7 @@ def _lazy_clone(tensor: torch.Tensor) -> torch.Tensor:
         if not is_parameter:
             clone = tensor.detach().clone()
         else:  # a version counter of its own
-            place = tensor.storage_offset(), tensor.shape, tensor.stride()
-            clone = torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(tensor.untyped_storage(), *place)
+            clone = torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(tensor.untyped_storage(), *_place(tensor))
     made = torch.nn.Parameter(clone, tensor.requires_grad) if is_parameter else clone.requires_grad_(tensor.requires_grad)
     vars(made).update(vars(tensor))
     return made

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch._C import _functorch as functorch
+from torch._jit_internal import is_scripting
 from torch._logging import _internal as _logging
 from torch.backends import mha
 from torch.export import _trace
@@ -138,7 +139,7 @@ def _fastpath_enabled() -> bool:
 
     torch.jit.script compiles this function.
     """
-    if not torch.jit.is_scripting():  # type: ignore[attr-defined]  # torch does not list it
+    if not is_scripting():
         return _fastpath_of_torch() and not is_exporting()
     return True
 

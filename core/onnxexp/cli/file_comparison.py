@@ -75,8 +75,8 @@ class Comparer:
         self._eager = target.model.module(check_guards=False) if program else as_module(target.model)
         if not program:
             self._eager.eval()
-        for module, name, tensor in find_weights(target.model if program else self._eager, target.options.get("weights")):
-            setattr(module, name, tensor)
+        for path, name, tensor in find_weights(target.model if program else self._eager, target.options.get("weights")):
+            setattr(self._eager.get_submodule(path), name, tensor)
         if any(isinstance(value.type, (ir.SequenceType, ir.OptionalType)) for value in self._inputs.values()):
             args, kwargs = whole_lists(self._eager, args, kwargs, "script")
         self._args, self._kwargs, self._target = args, dict(kwargs), target

@@ -40,7 +40,7 @@ def broadcast_writes(graph: Any) -> None:
 
 
 def _has_constant_sizes(view: Any) -> bool:
-    """Whether the sizes of a view are those that the tracer has taken from the example."""
+    """Whether the sizes of a view are those that the tracer took from the example."""
     sizes = [size.toIValue() for size in inputs(view.inputsAt(1).node())]
     return all(size is not None and size >= 0 for size in sizes)
 

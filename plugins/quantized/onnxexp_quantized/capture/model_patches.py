@@ -44,8 +44,12 @@ def is_quantized(model: Any) -> bool:
 
 
 def calls_quantizing(model: torch.nn.Module) -> bool:
-    """Whether a forward of the model's modules names a function that quantizes."""
-    forwards = (inspect.unwrap(forward_of(module)) for module in model.modules())
+    """Whether a forward of the model's modules names a function that quantizes.
+
+    That of a graph module names operators, which `is_quantized` knows.
+    """
+    modules = (module for module in model.modules() if not isinstance(module, torch.fx.GraphModule))
+    forwards = (inspect.unwrap(forward_of(module)) for module in modules)
     codes = [forward.__code__ for forward in forwards if inspect.isroutine(forward) and hasattr(forward, "__code__")]
     while codes:
         code = codes.pop()
