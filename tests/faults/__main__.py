@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .fault import ONNXEXP, Row
+from .outputs import export_again
 
 PARTS = ("races", "kills", "folder_kills", "disks", "files", "packs", "threads")
 """The modules of this package, each with a tuple `FAULTS`."""
@@ -40,6 +41,7 @@ def main(argv: list[str] | None = None) -> int:
 def run(parts: tuple[str, ...] | list[str]) -> Iterator[Row]:
     """Cause all faults of some parts; generate the results."""
     for part in parts:
+        export_again()
         for fault in importlib.import_module(f"{__package__}.{part}").FAULTS:
             for exporter in fault.exporters:
                 row, began = Row(part, fault.name, exporter), time.monotonic()

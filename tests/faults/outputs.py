@@ -27,7 +27,7 @@ from tests.sweep.rows import cells, rows
 from . import folder_kills
 from .fault import ONNXEXP, TORCH_ONNX, Fault, Row
 
-__all__ = ["OUTPUTS", "PAIR", "TAGS", "Output", "broken", "faults", "listed", "older"]
+__all__ = ["OUTPUTS", "PAIR", "TAGS", "Output", "broken", "export_again", "faults", "listed", "older"]
 
 TAGS = ("old", "new", "next")
 """What is there before, what an interrupted process writes, and what is written after that."""
@@ -98,6 +98,11 @@ def _programs(exporter: str) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return {tag: torch.onnx.export(_Model(tag).eval(), args, dynamo=True, optimize=False, verbose=False) for tag in TAGS}
+
+
+def export_again() -> None:
+    """Forget the exported models: those of torch.onnx refer to the files that they were saved to."""
+    _programs.cache_clear()
 
 
 def _models(exporter: str, external_data: bool) -> Output:
