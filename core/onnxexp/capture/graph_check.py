@@ -1,4 +1,4 @@
-"""Find out whether a captured graph is sound, whoever made it."""
+"""Find out whether a captured graph is sound."""
 
 from __future__ import annotations
 

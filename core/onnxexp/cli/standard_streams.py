@@ -27,7 +27,7 @@ def open_closed_streams() -> None:
 def discard(stream: TextIO) -> None:
     """Connect a stream that failed to the null device.
 
-    Otherwise it fails again at its next flush, the last of which is Python's own.
+    Otherwise it fails again at its next flush; Python flushes it once more at the end.
     """
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())

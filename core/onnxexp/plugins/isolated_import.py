@@ -30,7 +30,7 @@ SLOW = 10.0
 def import_object(found: InstalledPlugin, what: str, cure: str) -> Any:
     """Import an entry point's object.
 
-    `what` names it in the PluginLoadError for whatever the import raises: SystemExit too, but not KeyboardInterrupt.
+    `what` names it in the PluginLoadError for anything that the import raises: SystemExit too, but not KeyboardInterrupt.
     """
     try:
         return _imported(found, what)

@@ -165,7 +165,7 @@ class DataFiles:
                 contents = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if status.st_size else b""
         except (OptionError, OSError) as error:
             raise self._error(tensor, f"another file: {error}") from error
-        if status.st_nlink > 1:  # of any file of the user: whoever packed the folder may have guessed its name
+        if status.st_nlink > 1:  # another name of any file of the user, which the folder's author may have guessed
             raise self._error(tensor, f"{str(place)!a}, which is a hard link: copy the file")
         return _DataFile(contents)
 

@@ -19,7 +19,7 @@ from onnxexp.request.dynamic_shapes import DynamicSpec
 __all__ = ["frozen_sizes"]
 
 _LARGE = range(4096, 4096 + 257)
-"""Sizes of which one meets every equality that holds at infinitely many, such as one of a remainder."""
+"""Sizes among which one meets each equality that holds at infinitely many, such as that of a remainder."""
 _CURE = (
     "cure: write that line for any size (torch.where, torch.cond), pass an example that takes the branch of all other sizes, "
     "or leave the axis out of dynamic_shapes / dynamic_axes"
