@@ -27,6 +27,7 @@ __all__ = ["call_unharmed", "restored_state", "run_original", "unharmed"]
 _ATOMS = frozenset([torch.nn.Parameter, bool, int, float, str, type(None)])
 """Attributes of these types contain no tensors other than parameters."""
 _LEAVES = (torch.nn.Module, torch.Tensor, type, ModuleType, FunctionType)
+_HOLDERS = frozenset([dict, list, OrderedDict])
 _DEPTH = 4
 
 
@@ -59,9 +60,10 @@ def restored_state(model: torch.nn.Module, *, buffers: bool = True) -> Iterator[
             if isinstance(holder, list):
                 holder[:] = old
                 continue
-            for key in holder.keys() - old.keys():
-                del holder[key]
-            holder.update(old)
+            if old or holder:
+                for key in holder.keys() - old.keys():
+                    del holder[key]
+                holder.update(old)
         for owner, name, old in scripted:
             owner.setattr(name, old)
         for tensor, layout, version, old in contents:
@@ -130,11 +132,13 @@ def _find_holders(value: Any, held: dict[int, Any], depth: int = _DEPTH) -> None
     """Collect a module's attributes and their containers; scripted ones have none."""
     if depth == 0 or isinstance(value, ScriptModule if depth == _DEPTH else _LEAVES):
         return
-    holder: Any = value if type(value) in (dict, list, OrderedDict) else getattr(value, "__dict__", None)  # numbers have none
-    if type(holder) in (dict, list, OrderedDict) and id(holder) not in held:
+    holder: Any = value if type(value) in _HOLDERS else getattr(value, "__dict__", None)  # numbers have none
+    if type(holder) in _HOLDERS and id(holder) not in held:
         held[id(holder)] = holder
         for each in list(holder if isinstance(holder, list) else holder.values()):
-            if type(each) not in _ATOMS:
+            if type(each) in _HOLDERS and not each:  # most attributes of most modules
+                held.setdefault(id(each), each)
+            elif type(each) not in _ATOMS:
                 _find_holders(each, held, depth - 1)
 
 
