@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -93,6 +94,7 @@ def _outcome(command: str, folder: Path) -> str:
 
 
 def _run(command: Callable[[], int], folder: Path) -> None:
+    gc.freeze()  # what other tests left, such as sessions whose threads this child lacks, stays as it is
     output = os.open(folder / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(output, 1)
     os.dup2(output, 2)
