@@ -18,6 +18,8 @@ from typing import Any
 from onnxexp import OnnxExporterError
 from onnxexp.cli import main
 
+from .fault import fork
+
 __all__ = ["GOOD", "Kind", "command", "outcomes", "variants"]
 
 READ, REFUSED = "right", "clear error"
@@ -101,7 +103,7 @@ def outcomes(kind: Kind, folder: Path, count: int, seed: int = 0) -> tuple[colle
 def _batch(kind: Kind, file: Path, contents: list[bytes]) -> Iterator[tuple[str, str]]:
     """Read some variants in one child; generate an outcome for each until it ends."""
     source, target = os.pipe()
-    child = os.fork()
+    child = fork()
     if child == 0:
         os.close(source)
         _child(kind, file, contents, target)

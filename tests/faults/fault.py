@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
+import os
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["ONNXEXP", "TORCH_ONNX", "Fault", "Row"]
+__all__ = ["ONNXEXP", "TORCH_ONNX", "Fault", "Row", "fork"]
 
 ONNXEXP = "onnxexp"
 TORCH_ONNX = "torch.onnx"
@@ -49,3 +51,14 @@ class Fault:
     name: str
     cause: Callable[[Row, Path], None]
     exporters: tuple[str, ...] = (ONNXEXP,)
+
+
+def fork() -> int:
+    """Fork a child that does not collect the garbage of its parent.
+
+    Tests leave objects whose end needs threads that a child lacks, such as sessions of ONNX Runtime.
+    """
+    child = os.fork()
+    if child == 0:
+        gc.freeze()
+    return child

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from .fault import fork
+
 __all__ = ["FULL_DISK", "INTERRUPTS", "KILL", "interrupted"]
 
 KILL, FULL_DISK = "SIGKILL", "a full disk"
@@ -37,7 +39,7 @@ def interrupted(
 
     Raises AssertionError where the child ends in another way.
     """
-    child = os.fork()
+    child = fork()
     if child == 0:
         error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) if how == FULL_DISK else (INTERRUPTS[how] or _Killed)()
         _run(function, _Changes(step, error, _NEED_SPACE if how == FULL_DISK else _CHANGES), ends_with or type(error))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import sys
@@ -18,7 +17,7 @@ import onnxexp
 from onnxexp.cli import main
 from tests.core.packs import BROKEN, DAMAGED, TABLE, install, write_damaged, write_metadata
 
-from .fault import Fault, Row
+from .fault import Fault, Row, fork
 
 __all__ = ["FAULTS"]
 
@@ -75,7 +74,7 @@ COMMANDS: dict[str, Callable[[], int]] = {
 
 def _outcome(command: str, folder: Path) -> str:
     """Run a command beside a pack in a forked child: "right", "clear error", "wrong", "traceback" or "hang"."""
-    child = os.fork()
+    child = fork()
     if child == 0:
         _run(COMMANDS[command], folder)
     began = time.monotonic()
@@ -94,7 +93,6 @@ def _outcome(command: str, folder: Path) -> str:
 
 
 def _run(command: Callable[[], int], folder: Path) -> None:
-    gc.freeze()  # what other tests left, such as sessions whose threads this child lacks, stays as it is
     output = os.open(folder / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(output, 1)
     os.dup2(output, 2)

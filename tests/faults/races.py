@@ -6,7 +6,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from .fault import Fault, Row
+from .fault import Fault, Row, fork
 from .outputs import OUTPUTS, PAIR, Output, broken, listed
 
 __all__ = ["FAULTS"]
@@ -35,7 +35,7 @@ def _processes(row: Row, folder: Path) -> None:
     for _ in range(ROUNDS):
         children = []
         for tag in ("old", "new"):
-            child = os.fork()
+            child = fork()
             if child == 0:
                 try:
                     _save(output, folder, tag, SAVES)
