@@ -37,7 +37,7 @@ def size_rounding() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
 
 
 def truncated(number: torch.Tensor) -> Any:
-    """Truncate a traced size; one that float32 may round otherwise becomes the example's number."""
+    """Truncate a traced size; if float32 may round it, take the example's."""
     return _rounded(torch.trunc, math.trunc)(number)
 
 

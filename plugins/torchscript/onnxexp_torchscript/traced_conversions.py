@@ -1,4 +1,4 @@
-"""Record ``int(n / 2)`` and ``float(n)`` of sizes in place of the example's numbers.
+"""Record ``int(n / 2)`` and ``float(n)`` of sizes, not the example's numbers.
 
 Python requires that these return a number of its own. The name `int` or `float` of the module that converts a size stands for a
 class that returns a traced number there.
