@@ -6,7 +6,6 @@ torch assumes that such a size equals that of the axis which it broadcasts with,
 
 from __future__ import annotations
 
-import builtins
 import contextlib
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any
@@ -22,7 +21,6 @@ from onnxexp_aten.capture.in_captures import in_captures
 __all__ = ["keep_unbacked_sizes", "replaced_kernel"]
 
 _Shape = Sequence[Any]
-_len = builtins.len
 
 
 def _is_unbacked(size: Any) -> bool:
@@ -51,7 +49,7 @@ def _broadcast(*shapes: _Shape) -> list[_Shape]:
 
 def _broadcast_shapes(original: Callable[..., Any], *shapes: Any) -> Any:
     given = [shape for shape in shapes if isinstance(shape, Sequence)]
-    return original(*_broadcast(*given)) if _len(given) == _len(shapes) else original(*shapes)
+    return original(*_broadcast(*given)) if len(given) == len(shapes) else original(*shapes)
 
 
 def _infer_size(original: Callable[..., Any], a: _Shape, b: _Shape) -> Any:
@@ -73,8 +71,8 @@ def _changes(arg: Any, sizes: dict[int, _Shape]) -> bool:
 
 def _expand(original: Callable[..., Any], a: torch.Tensor, *shape: Any, **options: Any) -> Any:
     """Expand axes of unknown size to known ones."""
-    size = shape[0] if _len(shape) == 1 and isinstance(shape[0], Sequence) else shape
-    added = _len(size) - a.dim()
+    size = shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
+    added = len(size) - a.dim()
     wanted = [own if statically_known_true(new == -1) else new for own, new in zip(a.shape, size[max(added, 0) :], strict=False)]
     pairs = list(zip(a.shape, wanted, strict=False))
     if added < 0 or not any(_is_unbacked(own) and not _is_unbacked(new) for own, new in pairs):
@@ -103,13 +101,6 @@ def _index(original: Callable[..., Any], mode: Any, func: Any, self: torch.Tenso
     return original(mode, func, self, masks)
 
 
-def _length(of: Any, /) -> Any:
-    """Return ``len`` of a tensor as a symbolic size."""
-    if isinstance(of, torch.Tensor) and of.dim() and isinstance(size := of.shape[0], torch.SymInt):
-        return size
-    return _len(of)
-
-
 _FUNCTIONS: list[tuple[Any, str, Callable[..., Any]]] = [
     *((owner, "_broadcast_shapes", _broadcast_shapes) for owner in (_refs, _meta_registrations)),
     *((owner, "_maybe_broadcast", _maybe_broadcast) for owner in (_refs, _meta_registrations)),
@@ -121,12 +112,11 @@ _aten = torch.ops.aten
 
 
 @contextlib.contextmanager
-def keep_unbacked_sizes(*, length: bool) -> Iterator[None]:
-    """Capture such sizes without assumptions; with `length`, also ``len``."""
+def keep_unbacked_sizes() -> Iterator[None]:
+    """Capture such sizes without assumptions."""
     table = [(owner, name, in_captures(getattr(owner, name), instead)) for owner, name, instead in _FUNCTIONS]
-    table += [(builtins, "len", _length)] if length else []
     own = fake_impls.op_implementations_dict
-    kernels = [
+    kernels: list[tuple[Any, Any, Callable[..., Any]]] = [
         (_decomp.decomposition_table, _aten.expand.default, _expand),
         (own, _aten.index.Tensor, _index),
         *((own, operator, _squeeze_) for operator in (_aten.squeeze_.default, _aten.squeeze_.dim, _aten.squeeze_.dims)),
