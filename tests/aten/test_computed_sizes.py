@@ -103,21 +103,6 @@ def test_sizes_that_depend_on_values(name: str) -> None:
         torch.testing.assert_close(program(x), model(x))
 
 
-def test_a_size_that_depends_on_values_and_broadcasts() -> None:
-    def model(x: torch.Tensor) -> torch.Tensor:
-        return x[x > 0] + torch.arange(3.0)
-
-    examples = torch.tensor([1.0, -1, -1]), torch.tensor([3.0, 1, 2])
-    with pytest.raises(onnxexp.CaptureError, match="assumes .*3 of a size that depends on values"):
-        onnxexp.export(model, (examples[0],), capture="export")
-    with pytest.warns(UserWarning, match="assumes .*3 of a size that depends on values"):
-        traced = onnxexp.export(model, (examples[0],))
-    exported = onnxexp.export(model, (examples[1],), capture="export")
-    torch.testing.assert_close(exported(examples[1]), model(examples[1]))
-    for x in examples:
-        torch.testing.assert_close(traced(x), model(x))
-
-
 WRITES: dict[str, Callable[..., Any]] = {
     "a row": lambda x: _with_item(x, x.argmax() % x.shape[0], 3),
     "a column": lambda x: _with_item(x, (slice(None), x[0].argmax()), torch.ones(1, 1, 1)),

@@ -6,6 +6,7 @@ import functools
 import random
 import warnings
 from collections.abc import Callable, Sequence
+from operator import index
 from typing import Any
 
 import pytest
@@ -39,16 +40,16 @@ class Steps(nn.Module):
 
 
 def padded(x: Tensor) -> Tensor:
-    missing = -int(x.shape[1]) % 8
+    missing = -index(x.shape[1]) % 8
     return nn.functional.pad(x, (0, 0, 0, missing)).sum(1) + missing
 
 
 def half(x: Tensor) -> Tensor:
-    return x[:, : int(x.shape[1] * 0.5)]
+    return x[:, : index(x.shape[1]) // 2]
 
 
 def scaled(x: Tensor) -> Tensor:
-    return x / float(x.shape[1]) ** 0.5
+    return x / index(x.shape[1]) ** 0.5
 
 
 def branch(x: Tensor) -> Tensor:
@@ -64,7 +65,7 @@ def table(x: Tensor) -> Tensor:
 
 
 def counted(x: Tensor) -> tuple[Tensor, int]:
-    return x + 1, int(x.shape[1])
+    return x + 1, index(x.shape[1])
 
 
 def listed(x: Tensor) -> list[Tensor]:
@@ -88,8 +89,8 @@ def value_and_loop(x: Tensor) -> Tensor:
     [
         (Steps(), "the model runs aten::", "state = self.cell(x[:, step], state)"),
         (padded, "3 is 6 there, at File", "missing"),
-        (half, "2 is 5 there, at File", "x[:, : int(x.shape[1] * 0.5)]"),
-        (scaled, "2.23606", "float(x.shape[1]) ** 0.5"),
+        (half, "2 is 5 there, at File", "x[:, : index(x.shape[1]) // 2]"),
+        (scaled, "2.23606", "index(x.shape[1]) ** 0.5"),
         (branch, "the model runs aten::exp, and aten::cos there, at File", "if int(x.shape[1]) < 6"),
         (as_large, "the model runs aten::add, and aten::flip there, at File", "if x.shape[1] == 5"),
         (table, "a tensor of shape (5,) is a tensor of shape (10,) there, at File", "torch.tensor(list(range("),
@@ -108,7 +109,7 @@ def test_what_a_trace_fixes_is_an_error(model: Callable[..., Any], what: str, co
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("length", range(5, 20))
 @pytest.mark.parametrize(
-    "number", [lambda n: int(n / 8 + 0.99), lambda n: -(-int(n) // 8) * 8, lambda n: int(n) % 2, lambda n: int(n) // 2]
+    "number", [lambda n: int(n / 8 + 0.99), lambda n: -(-index(n) // 8) * 8, lambda n: index(n) % 2, lambda n: index(n) // 2]
 )
 def test_a_number_of_windows_is_an_error(number: Callable[[Any], int], length: int) -> None:
     model = lambda x: nn.functional.pad(x, (0, number(x.shape[0])))  # noqa: E731
@@ -402,7 +403,7 @@ def shape_of_values(y: Tensor) -> Tensor:
 
 
 def half_of_batch(y: Tensor) -> Tensor:
-    return y[: int(y.shape[0] * 0.5)]
+    return y[: index(y.shape[0]) // 2]
 
 
 def no_division(y: Tensor) -> Tensor:

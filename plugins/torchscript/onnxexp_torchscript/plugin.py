@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.export import ExportedProgram
 
-from onnxexp import Builder, Node, Options, hookimpl
+from onnxexp import Builder, CaptureError, Node, Options, hookimpl
 from onnxexp.capture.captured_program import CapturedProgram, make_functional
 from onnxexp.capture.private_model import private_tensors
 from onnxexp.capture.torch_export.decompose.node_decomposer import Decomposer
@@ -17,10 +18,10 @@ from onnxexp.capture.torch_state import model_mode, torch_mode
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.module_and_forward import is_scripted
 from onnxexp_torchscript.container_inputs import check_opset
-from onnxexp_torchscript.jit_converter import convert
+from onnxexp_torchscript.jit_converter import Converted, convert
 from onnxexp_torchscript.script import script
 from onnxexp_torchscript.sequence_ops import lower_sequence
-from onnxexp_torchscript.trace import trace
+from onnxexp_torchscript.trace import Recording, trace
 
 __all__ = ["TorchScript"]
 
@@ -45,11 +46,11 @@ class TorchScript:
             return None
         with torch_mode(), model_mode(model.modules(), options.training), contextlib.ExitStack() as stack:
             if options.capture == "script" or is_scripted(model):
-                recording = script(model, args, kwargs, spec)
+                record: Callable[..., Recording] = functools.partial(script, model, args, kwargs, spec)
             else:
-                recording = trace(model, stack.enter_context(private_tensors(model)), args, kwargs, spec)
-            check_opset(recording.example, spec, options.opset)
-            graph, sizes, changed, allowed, containers = convert(recording, spec, options.opset, options.check_sizes)
+                private = stack.enter_context(private_tensors(model))
+                record = functools.partial(trace, model, private, args, kwargs, spec)
+            recording, (graph, sizes, changed, allowed, containers) = _converted(record, spec, options)
         make_functional(graph, changed)
         decomposer = Decomposer(lambda: sizes.mode, sizes.texts, sizes.text)
         return CapturedProgram(
@@ -60,3 +61,21 @@ class TorchScript:
     def lower_node(self, op: Builder, node: Node) -> Any:
         """Lower a node on a list of unknown length."""
         return lower_sequence(op, node)
+
+
+def _converted(record: Callable[..., Recording], spec: DynamicSpec, options: Options) -> tuple[Recording, Converted]:
+    """Record a program and convert it.
+
+    Where that fails, record once more what ``int()`` and ``float()`` have made constants.
+    """
+    recording = record()
+    check_opset(recording.example, spec, options.opset)
+    try:
+        return recording, convert(recording, spec, options.opset, options.check_sizes)
+    except CaptureError:
+        if not recording.conversions:
+            raise
+        with contextlib.suppress(CaptureError):  # the error of the first attempt has the better reason
+            recording = record(conversions=recording.conversions)
+            return recording, convert(recording, spec, options.opset, options.check_sizes)
+        raise

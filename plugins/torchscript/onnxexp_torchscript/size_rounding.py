@@ -16,7 +16,7 @@ from onnxexp_torchscript.inplace_size_arithmetic import is_size
 from onnxexp_torchscript.jit_nodes import inputs
 from onnxexp_torchscript.made_constants import no_trace
 
-__all__ = ["size_rounding"]
+__all__ = ["size_rounding", "truncated"]
 
 _tracer: Any = torch._C
 _ROUNDING: dict[str, Callable[[float], int]] = {"floor": math.floor, "ceil": math.ceil, "trunc": math.trunc}
@@ -28,12 +28,17 @@ _item = torch.Tensor.item
 def size_rounding() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     """Yield replacements (owner, name, function).
 
-    The replaced methods are ``item`` and those that Python's math module calls. Other conversions, such as ``int(n / 8)``, must
-    return a Python number.
+    The replaced methods are ``item`` and those that Python's math module calls. ``int(n / 8)`` must return a Python number: see
+    `traced_conversions`.
     """
     for name, function in _ROUNDING.items():
         yield torch.Tensor, f"__{name}__", _rounded(getattr(torch, name), function)
     yield torch.Tensor, "item", _number
+
+
+def truncated(number: torch.Tensor) -> Any:
+    """Truncate a traced size; if float32 may round it, take the example's."""
+    return _rounded(torch.trunc, math.trunc)(number)
 
 
 def _number(self: torch.Tensor) -> Any:

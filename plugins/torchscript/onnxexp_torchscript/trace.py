@@ -36,6 +36,7 @@ from onnxexp_torchscript.size_lists import size_lists
 from onnxexp_torchscript.size_rounding import size_rounding
 from onnxexp_torchscript.source_locations import Places
 from onnxexp_torchscript.traced_cond import traced_cond
+from onnxexp_torchscript.traced_conversions import traced_conversions
 from onnxexp_torchscript.traced_strides import traced_strides
 from onnxexp_torchscript.unrecorded_writes import drop_kept_writes, keep_writes, resizing_refused
 from onnxexp_torchscript.written_parameters import restored_parameters
@@ -72,6 +73,7 @@ class Recording:
         signature: The parameters of the program, where the inputs of the graph are those, not the leaves.
         functions: What must live as long as the graph that calls it.
         again: Traces the model once more, with another example and attributes replaced.
+        conversions: The attributes to replace for a trace of what ``int()`` and ``float()`` have made constants.
     """
 
     graph: Any
@@ -89,6 +91,7 @@ class Recording:
     signature: inspect.Signature | None = None
     functions: list[Any] = dataclasses.field(default_factory=list)
     again: Callable[..., Trace] | None = None
+    conversions: Replacements = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -159,9 +162,14 @@ class _Module(torch.nn.Module):
 
 
 def trace(
-    model: torch.nn.Module, private: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec
+    model: torch.nn.Module,
+    private: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    spec: DynamicSpec,
+    conversions: Replacements = (),
 ) -> Recording:
-    """Trace `private`, a copy of the model, on the example.
+    """Trace `private`, a copy of the model, on the example; replace `conversions` in that time.
 
     Raises CaptureError where the model fails.
     """
@@ -172,7 +180,7 @@ def trace(
     random = RandomState()
 
     def traced(example: list[Any], caught: list[Any], replaced: Replacements = ()) -> Trace:
-        return _traced(_Flat(private, example, leaves, in_spec), parts, functions, caught, replaced)
+        return _traced(_Flat(private, example, leaves, in_spec), parts, functions, caught, [*conversions, *replaced])
 
     def again(example: list[Any], *, same_random: bool, replaced: Replacements = ()) -> Trace:
         with random.again() if same_random else RandomState().again():
@@ -194,7 +202,7 @@ def trace(
     flat, state = pytree.tree_leaves(example), {} if first.module is not None else _state(model)
     return Recording(
         first.graph, leaves, flat, state, first.module, constants, returned, in_spec, out_spec, places,
-        _told(recorded), functions=functions, again=again,
+        _told(recorded), functions=functions, again=again, conversions=traced_conversions(recorded),
     )  # fmt: skip
 
 

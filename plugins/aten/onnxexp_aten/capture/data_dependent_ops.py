@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 
 from onnxexp.capture.torch_state import replace_attributes
 from onnxexp_aten.capture.in_captures import in_captures
+from onnxexp_aten.capture.unbacked_sizes import replaced_kernel
 from onnxexp_aten.creation.windows import WINDOWS
 
 __all__ = ["keep_data_dependent_ops"]
@@ -256,16 +257,9 @@ def keep_data_dependent_ops(*, references: bool) -> Iterator[None]:
     table = [(owner, name, calls[original]) for owner, name, original, _ in rows]
     table.append((fake_impls, "_unique", in_captures(fake_impls._unique, _unique)))
     references_too = _RedirectCalls(calls) if references else contextlib.nullcontext()
-    with replace_attributes(table), _replace_kernel(torch.ops.aten.bincount.default, _bincount), references_too:
+    with (
+        replace_attributes(table),
+        replaced_kernel(fake_impls.op_implementations_dict, torch.ops.aten.bincount.default, _bincount),
+        references_too,
+    ):
         yield
-
-
-@contextlib.contextmanager
-def _replace_kernel(operator: Any, instead: Callable[..., Any]) -> Iterator[None]:
-    """Replace torch's kernel of an operator on fake tensors."""
-    original = fake_impls.op_implementations_dict[operator]
-    fake_impls.op_implementations_dict[operator] = in_captures(original, instead)
-    try:
-        yield
-    finally:
-        fake_impls.op_implementations_dict[operator] = original

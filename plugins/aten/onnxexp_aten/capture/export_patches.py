@@ -19,8 +19,10 @@ from onnxexp_aten.capture.data_dependent_ops import keep_data_dependent_ops
 from onnxexp_aten.capture.indexed_pieces import export_with_pieces, trace_pieces
 from onnxexp_aten.capture.module_casts import keep_modules
 from onnxexp_aten.capture.recurrent_layers import keep_composite_ops
+from onnxexp_aten.capture.size_functions import keep_size_functions
 from onnxexp_aten.capture.slice_lengths import exact_slice_lengths
 from onnxexp_aten.capture.stand_in_ops import define_operators
+from onnxexp_aten.capture.unbacked_sizes import keep_unbacked_sizes
 
 __all__ = ["keep_operators_whole"]
 
@@ -36,7 +38,14 @@ def keep_operators_whole() -> Iterator[None]:
         if not is_exporting():  # another thread's own
             return original(*args, **options)
         strict = options.get("strict", False)
-        with keep_composite_ops(), keep_data_dependent_ops(references=not strict), keep_computed_sizes(), exact_slice_lengths():
+        with (
+            keep_composite_ops(),
+            keep_data_dependent_ops(references=not strict),
+            keep_computed_sizes(),
+            keep_unbacked_sizes(),
+            contextlib.nullcontext() if strict else keep_size_functions(),  # strict mode knows them itself
+            exact_slice_lengths(),
+        ):
             run = functools.partial(original, *args, **options)
             return run() if strict else export_with_pieces(run, args[0])  # strict mode knows a tensor's methods itself
 
