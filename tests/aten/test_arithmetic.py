@@ -107,11 +107,19 @@ def any_powers(a: torch.Tensor, b: torch.Tensor) -> Results:
     return a**b, 2**b, torch.pow(0, b), torch.pow(-1, b)
 
 
+def long_powers(a: torch.Tensor, b: torch.Tensor) -> Results:
+    """Powers beyond the 53 digits of a float64, which wrap around."""
+    return a**b, a**39, a**5, a**64, 3**b, a ** torch.tensor([41]), a[:0] ** b[:0], a ** torch.tensor(2**40 + 3)
+
+
 BASES, EXPONENTS = torch.tensor([0, 0, 0, 1, -1, -1, 2, -3, 5]), torch.tensor([-5, 0, 3, -2, -3, -4, -1, -2, 4])
 
 
 @cases(
     *(case(any_powers, BASES.to(dtype), EXPONENTS.to(dtype)) for dtype in (torch.int64, torch.int32)),
+    *(case(long_powers, BASES.to(dtype), 13 * EXPONENTS.to(dtype)) for dtype in (torch.int64, torch.int32, torch.int8)),
+    case(long_powers, BASES.abs().to(torch.uint8), EXPONENTS.abs().to(torch.uint8) * 13),
+    case(long_powers, BASES, torch.tensor([2**63 - 1, -(2**63), 0, 63, -(2**63), 2**63 - 1, 62, 40, 27])),
     *(case(powers, POSITIVE.to(dtype), Y.to(dtype)) for dtype in FLOATS),
     *(case(whole_powers, I.abs().to(dtype), J.abs().to(dtype)) for dtype in (torch.int64, torch.int32, torch.int8)),
 )

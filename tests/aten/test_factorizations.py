@@ -153,6 +153,8 @@ def ranks(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     *(case(least_squares, x, torch.randn(*x.shape[:-1], 2), name=f"lstsq {tuple(x.shape)}") for x in (A, TALL, WIDE)),
     case(lambda a, b: linalg.lstsq(a, b, rcond=1e-4)[::2], LOW_RANK, torch.randn(6, 2), name="lstsq, not of full rank"),
     case(lambda a, b: linalg.lstsq(a, b).solution, TALL, torch.randn(3, 6), name="lstsq, of vectors"),
+    case(lambda a, b: linalg.lstsq(a, b).solution, TALL[..., :0], torch.randn(*TALL.shape[:-1], 2), name="lstsq, of no columns"),
+    case(lambda a, b: linalg.lstsq(a, b).solution, A[:0], A[:0], name="lstsq, of no matrices"),
     case(lambda x: linalg.pinv(x, hermitian=True), SYMMETRIC, name="pinv, hermitian"),
     case(lambda x: linalg.pinv(x, rtol=0.5), A, name="pinv, rtol"),
     case(linalg.matrix_exp, A / 4),

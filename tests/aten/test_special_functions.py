@@ -20,6 +20,8 @@ LEFT = torch.tensor([-30.0, -8, -1, -0.0, -1e-20, -5e3 - 0.5, -2.999, 1e30, -mat
 EDGES = torch.tensor([-1.0, 0.0, 1e-30, 0.3, 3.0, 90.0, math.nan])
 WITHIN_1 = torch.cat([torch.linspace(-1, 1, 21), torch.tensor([0.9999, -0.99999, 1.5])])
 SHARE = torch.cat([torch.linspace(0, 1, 21), torch.tensor([1e-3, 1e-6])])
+TAILS = torch.tensor([0.0, 1.0, 1e-40, 1e-37, 1e-20, 1e-14, 1e-10, 0.13, 0.14, 0.86, 0.87, 0.999999, -1e-40, 1.5, math.nan])
+ENDS = torch.tensor([1e30, math.inf, math.nan])
 DEGREES = torch.tensor([-1.0, 0, 1, 2, 3, 4.7, 7, 12])
 
 
@@ -49,6 +51,7 @@ def polygamma(order: int) -> Callable[[torch.Tensor], torch.Tensor]:
     *(case(fn, LEFT) for fn in (torch.lgamma, torch.digamma)),
     *(case(polygamma(order), LEFT[:5], name=f"polygamma-{order} at whole numbers") for order in (0, 2, 3)),
     *(case(polygamma(order), POSITIVE, name=f"polygamma-{order}") for order in range(5)),
+    *(case(polygamma(order), ENDS, name=f"polygamma-{order} of infinity") for order in (1, 2, 3)),
     case(polygamma(2), X, name="polygamma-2 to the left"),
     case(polygamma(1), X[:-2].double(), name="polygamma-1 to the left"),
     case(special.zeta, POSITIVE[:, None] / 4 + 0.5, POSITIVE[None]),
@@ -73,6 +76,7 @@ def test_gamma(check):
 @cases(
     *(case(torch.erfinv, WITHIN_1.to(dtype)) for dtype in FLOATS),
     case(special.ndtri, SHARE),
+    *(case(special.ndtri, TAILS.to(dtype), name=f"ndtri of small numbers, {dtype}") for dtype in (torch.float32, torch.float64)),
     *(case(fn, X) for fn in (torch.erfc, special.erfcx, special.ndtr, special.log_ndtr)),
     *(case(fn, -X, name=f"{fn.__name__} of the other sign") for fn in (torch.erfc, special.ndtr, special.log_ndtr)),
     *(case(fn, torch.tensor([1e3, -1e30, 1e200]).double(), name=f"{fn.__name__} far away") for fn in (torch.erfc, special.ndtr)),

@@ -54,7 +54,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         "--dtype",
         nargs="+",
         choices=[*dict.fromkeys((*samples.DTYPES, *quantized.DTYPES))],
-        help="float32, int64 and bool by default, and all dtypes with --quantized",
+        help="float32, int64 and bool by default; float32, int64 and float16 with --extremes; all dtypes with --quantized",
     )
     parser.add_argument(
         "--samples", type=int, help="the number of samples of each operator and dtype: 2 by default, and all with --quantized"
@@ -68,7 +68,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--report", choices=["rates", "failures", "table"], help="only print a report of the results")
     options = parser.parse_args(argv)
     options.opset = options.opset or [21 if options.quantized else 20]
-    options.dtype = options.dtype or (quantized.DTYPES if options.quantized else ("float32", "int64", "bool"))
+    options.dtype = options.dtype or (("float32", "int64", "bool") if _part(options) is samples else _part(options).DTYPES)
     options.samples = options.samples or (len(_part(options).ROWS) if options.quantized or options.extremes else 2)
     return options
 

@@ -46,6 +46,8 @@ _UNCHECKED: Mapping[str, Callable[[Sequence[torch.Tensor]], bool]] = MappingProx
     {
         "nn.functional.ctc_loss": lambda tensors: int(tensors[1].max()) < tensors[0].shape[-1],
         "lu_unpack": lambda tensors: tensors[1].shape[-1] == min(tensors[0].shape[-2:]),
+        "resize_": lambda tensors: tensors[0].numel() >= 125,  # the largest of the fixed sizes, (25, 5)
+        "resize_as_": lambda tensors: tensors[0].numel() >= tensors[1].numel(),
     }
 )
 """Whether the indices are inside, for operators that read or write other memory in eager where they are not."""

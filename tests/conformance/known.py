@@ -17,8 +17,6 @@ _BOTH = {
     "linalg.ldl_factor": "LAPACK's symmetric indefinite factorization",
     "linalg.ldl_factor_ex": "LAPACK's symmetric indefinite factorization",
     "linalg.ldl_solve": "LAPACK's symmetric indefinite factorization",
-    "resize_": "a write that changes the size of a tensor",
-    "resize_as_": "a write that changes the size of a tensor",
 }
 KNOWN: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {

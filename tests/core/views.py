@@ -176,6 +176,17 @@ def reshaping_in_place(x):
     return z, y
 
 
+@case()
+def fewer_elements(x):
+    z = x * 1
+    y = z[2]
+    z.resize_(2, 5)
+    z[1, :2] = 100
+    w = z + 0
+    z.resize_as_(x[0]).neg_()
+    return z, z.reshape(2, 2), y, w, (x * 3).resize_(4, 3), (x * 2).resize_(3, 4)
+
+
 @case(x34(), torch.tensor([1, 0]))
 def index_family(x, i):
     z = x * 1

@@ -67,10 +67,46 @@ def test_writes_through_undeclared_views(run) -> None:
     run()
 
 
-@pytest.mark.parametrize("resize", [lambda x: x.resize_(3, 1), lambda x: x.resize_as_(torch.ones(2, 2))])
-def test_resizing_is_no_constant(resize) -> None:
-    with pytest.raises(CaptureError, match=r"does not record resize_.*; cure: take the elements with flatten.*\n  at .*lambda x"):
-        exported(lambda x: resize(x * 2) + 1, (X,), capture="trace")
+def resized(x: Tensor) -> Tensor:
+    y = x * 1
+    y.resize_(x.shape[0], 2).add_(1)
+    return y
+
+
+def resized_as(x: Tensor) -> Tensor:
+    y = torch.cat([x, x])
+    torch.resize_as_(y, x)
+    return y
+
+
+@programs(*(Program(fn, X, at=[(MORE,), (X[:1],)], dynamic=ROWS, captures=("trace",)) for fn in (resized, resized_as)))
+def test_first_elements(run) -> None:
+    run()
+
+
+def test_scripts_do_not_know_the_number_of_elements() -> None:
+    with pytest.raises(CaptureError, match="aten::resize_as_ resizes a tensor whose sizes depend on the run time .*; cure: take"):
+        exported(resized_as, (X,), capture="script", dynamic_shapes=({0: "rows"},))
+
+
+def test_the_caller_s_tensor_keeps_its_size() -> None:
+    x = X.clone()
+    assert exported(lambda x: x.resize_(3), (x,), capture="trace")(X).tolist() == [0, 1, 2]
+    assert x.shape == X.shape
+
+
+@pytest.mark.parametrize(
+    ("resize", "why"),
+    [
+        (lambda x: (x * 2).resize_(3, 3), "from 6 to 9 elements, of which the last are undefined"),
+        (lambda x: (x * 2).resize_as_(torch.ones(7)), "from 6 to 7 elements, of which the last are undefined"),
+        (lambda x: (x.t() * 2).resize_(4), "whose elements have another order in memory"),
+        (lambda x: (x * 2).resize_(1, 1, 2, 2, memory_format=torch.channels_last), "to another memory format"),
+    ],
+)
+def test_resizing_to_what_is_not_certain(resize, why: str) -> None:
+    with pytest.raises(CaptureError, match=rf"resize_(as_)? resizes .* {why}; cure: take the .* flatten.*\n  at .*lambda x"):
+        exported(lambda x: resize(x) + 1, (X,), capture="trace")
 
 
 def test_what_is_resized_from_nothing() -> None:

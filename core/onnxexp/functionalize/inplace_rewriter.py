@@ -11,9 +11,22 @@ import torch
 from onnxexp.functionalize.aliasing import Aliases
 from onnxexp.functionalize.emit import Emitter, differ, is_static
 from onnxexp.functionalize.memory import Memory
-from onnxexp.functionalize.mutation import SETTING, Facts, facts, is_out, is_tensor, packet, restrides, results, twin
+from onnxexp.functionalize.mutation import (
+    RESIZE_CURE,
+    RESIZING,
+    SETTING,
+    Facts,
+    facts,
+    is_out,
+    is_tensor,
+    packet,
+    restrides,
+    results,
+    twin,
+)
 from onnxexp.functionalize.normalize_views import Sharing, ViewCall, places
 from onnxexp.functionalize.places import Ref, refuse
+from onnxexp.functionalize.resizing import first_elements
 from onnxexp.neutral_graph import Graph, Node, ScalarType, TensorType, Value, Where, replace_values, values_in
 from onnxexp.torch_ops.result_types import result_types
 from onnxexp.torch_ops.schemas import bind, overload
@@ -35,9 +48,6 @@ _WIDENING = {"aten::cumsum", "aten::cumprod"}
 _NOTHING = {"aten::requires_grad_", "aten::retain_grad", "aten::detach_"}
 _INSTEAD = {
     **dict.fromkeys(["aten::set_", "aten::set_data"], "use the other tensor under its own name, or copy_() it"),
-    **dict.fromkeys(
-        ["aten::resize_", "aten::resize_as_"], "take the elements with flatten()[:n].view(...), or pad() a new tensor"
-    ),
     "aten::record_stream": "leave it out: a model has no streams",
 }
 """Operators that change the memory of a tensor, with the cure."""
@@ -145,7 +155,9 @@ class Rewriter:
         if name in _NOTHING:
             return
         functional = twin(node.op) or ""
-        if name in _INSTEAD or not (functional or name in SETTING):
+        if name in RESIZING:
+            self._shrink(node)
+        elif name in _INSTEAD or not (functional or name in SETTING):
             self._refuse(node)
         elif name in SETTING:
             self._set(node)
@@ -203,6 +215,15 @@ class Rewriter:
             refuse(f"{node.op} changes the shape of a tensor in place{where}", node.where, f"use {functional}")
         else:
             self._refs[origin] = place
+
+    def _shrink(self, node: Node) -> None:
+        """Rewrite ``resize_``: from here on the tensor is a view of its first elements."""
+        origin = self.aliases.origin(node.args[0])
+        ref = self.ref(origin)
+        if self.depth:
+            refuse(f"{node.op} changes the size of a tensor inside a branch or a loop", node.where, RESIZE_CURE)
+        call = ViewCall(self.emit, self.memory, node, node.args, ref, self.aliases.contiguity)
+        self._refs[origin] = first_elements(call, self._output(node, ref).type)
 
     def _compute(self, node: Node, known: Facts, functional: str) -> None:
         """Compute the new value by the operator's twin, and write it."""

@@ -15,7 +15,8 @@ import torch
 from onnxexp.neutral_graph import Node, TensorType, Value
 from onnxexp.torch_ops.schemas import cache_by_operator, overload, schemas
 
-__all__ = ["SETTING", "UNDECLARED", "Facts", "facts", "is_out", "is_tensor", "packet", "restrides", "results", "twin"]
+__all__ = ["RESIZE_CURE", "RESIZING", "SETTING", "UNDECLARED", "Facts"]
+__all__ += ["facts", "is_out", "is_tensor", "packet", "restrides", "results", "twin"]
 
 UNDECLARED = frozenset(
     f"aten::{name}"
@@ -28,6 +29,11 @@ UNDECLARED = frozenset(
 """Composites that may return their first tensor, without an annotation in their schemas."""
 SETTING = frozenset(f"aten::{name}" for name in ["zero_", "fill_", "_no_grad_zero_", "_no_grad_fill_"])
 """Operators that make a tensor one number everywhere."""
+
+RESIZING = frozenset({"aten::resize_", "aten::resize_as_"})
+"""Operators that change the size of a tensor in place."""
+RESIZE_CURE = "take the elements with flatten()[:n].view(...), or pad() a new tensor"
+"""The cure where one of them cannot be followed."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import torch
 
 from onnxexp.functionalize.contiguity import Contiguity, on_meta
 from onnxexp.functionalize.emit import is_static
-from onnxexp.functionalize.mutation import facts, packet, results
+from onnxexp.functionalize.mutation import RESIZING, facts, packet, results
 from onnxexp.functionalize.places import refuse
 from onnxexp.neutral_graph import Graph, Node, Value
 
@@ -37,6 +37,8 @@ def rebase_strided_views(graph: Graph) -> None:
             _rebase(node, made, contiguity.values)
         made.update(dict.fromkeys(node.outputs, node))
         contiguity.visit(node, facts(node.op))
+        if packet(node.op) in RESIZING:
+            contiguity.values.clear()  # the strides of a view count from the new size
 
 
 def _rebase(node: Node, made: dict[Value, Node], contiguous: set[Value]) -> None:

@@ -38,7 +38,7 @@ from onnxexp_torchscript.source_locations import Places
 from onnxexp_torchscript.traced_cond import traced_cond
 from onnxexp_torchscript.traced_conversions import traced_conversions
 from onnxexp_torchscript.traced_strides import traced_strides
-from onnxexp_torchscript.unrecorded_writes import drop_kept_writes, keep_writes, resizing_refused
+from onnxexp_torchscript.unrecorded_writes import drop_kept_writes, keep_writes, recorded_resizing
 from onnxexp_torchscript.written_parameters import restored_parameters
 
 __all__ = ["Recording", "Trace", "run_example", "trace"]
@@ -313,7 +313,7 @@ def _replaced(functions: list[Any]) -> Iterator[tuple[Any, str, Any]]:
         *traced_cond(),
         *traced_strides(),
         *whole_cells(),
-        *resizing_refused(),
+        *recorded_resizing(),
         numbers_kept(functions),
     )
 

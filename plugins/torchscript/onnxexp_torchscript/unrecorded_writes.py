@@ -1,25 +1,27 @@
 """Writes that torch's tracer drops.
 
 torch's alias analysis takes the result of ``torch.atleast_3d(x)`` for a new tensor. If the model writes to one of the two and
-returns the other, torch removes the write from the trace as dead code. ``resize_`` is not recorded at all: its result is a
-constant.
+returns the other, torch removes the write from the trace as dead code. ``resize_`` is not recorded at all: its result would be
+a constant.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
 from onnxexp import CaptureError
-from onnxexp.functionalize.mutation import UNDECLARED
+from onnxexp.functionalize.mutation import RESIZE_CURE, UNDECLARED
 from onnxexp_torchscript.jit_nodes import outputs
+from onnxexp_torchscript.made_constants import no_trace
 
-__all__ = ["drop_kept_writes", "keep_writes", "resizing_refused"]
+__all__ = ["drop_kept_writes", "keep_writes", "recorded_resizing"]
 
-_CURE = "take the elements with flatten()[:n].view(...), or pad() a new tensor"
+_tracer: Any = torch._C  # has more than torch's stubs
 
 
 def keep_writes(graph: Any) -> int:
@@ -42,20 +44,51 @@ def drop_kept_writes(graph: Any, count: int) -> None:
         graph.eraseOutput(0)
 
 
-def resizing_refused() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
-    """Yield replacements (owner, name, function) of methods that resize.
+def recorded_resizing() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
+    """Yield replacements (owner, name, function) of functions that resize.
 
-    They raise CaptureError for tensors with elements.
+    They record a view of the first elements. They raise CaptureError where these are not certain.
     """
-    for name in ("resize_", "resize_as_"):
-        yield torch.Tensor, name, _unless_empty(name, getattr(torch.Tensor, name))
+    yield torch.Tensor, "resize_", _recorded(torch.Tensor.resize_, _given_sizes)
+    for owner in (torch, torch.Tensor):
+        yield owner, "resize_as_", _recorded(owner.resize_as_, lambda the_template: the_template.shape)
 
 
-def _unless_empty(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+def _given_sizes(*size: Any) -> Sequence[Any]:
+    return size[0] if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
+
+
+def _recorded(original: Callable[..., Any], sizes_of: Callable[..., Sequence[Any]]) -> Callable[..., Any]:
     @functools.wraps(original)
-    def call(self: torch.Tensor, *args: Any, **options: Any) -> Any:
-        if torch._C._is_tracing() and self.numel():
-            raise CaptureError(f"torch.jit.trace does not record {name}; cure: {_CURE}")
-        return original(self, *args, **options)
+    def call(self: torch.Tensor, *args: Any, memory_format: torch.memory_format | None = None, **options: Any) -> Any:
+        resize = functools.partial(original, self, *args, memory_format=memory_format, **options)
+        if not torch._C._is_tracing():
+            return resize()
+        sizes = sizes_of(*args, **options)
+        with no_trace():
+            after, count = [int(size) for size in sizes], self.numel()
+            if list(self.shape) == after:
+                return self
+            if count:
+                _check(original.__name__, self, math.prod(after), memory_format)
+        if not count:
+            return resize()
+        value = _tracer._get_value_trace(self.view(-1)[: math.prod(sizes)].view(tuple(sizes)))
+        with no_trace():
+            resize()
+        _tracer._set_value_trace(self, value)
+        return self
 
     return call
+
+
+def _check(name: str, tensor: torch.Tensor, count: int, memory_format: torch.memory_format | None) -> None:
+    if memory_format not in (None, torch.contiguous_format):
+        why = "to another memory format"
+    elif count > tensor.numel():
+        why = f"from {tensor.numel()} to {count} elements, of which the last are undefined"
+    elif not tensor.is_contiguous():
+        why = "whose elements have another order in memory"
+    else:
+        return
+    raise CaptureError(f"{name} resizes a tensor {why}; cure: {RESIZE_CURE}")

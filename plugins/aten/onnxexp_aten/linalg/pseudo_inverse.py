@@ -96,6 +96,7 @@ def _rank(op: Builder, matrices: Matrices, kept: Tensor) -> Tensor:
 
 
 @table("linalg_lstsq")
+@eager_if_empty
 def linalg_lstsq(op: Builder, self: Tensor, b: Tensor, rcond: float | None, driver: str | None) -> tuple[Tensor, ...]:
     """linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None)
     -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values); the solution with the smallest norm"""

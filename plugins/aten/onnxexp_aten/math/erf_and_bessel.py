@@ -53,6 +53,28 @@ _ERFC = (
     -1.26551223,
 )
 
+_TAILS = (
+    (
+        *(4.05544892305962419923, 3.15251094599893866154e1, 5.71628192246421288162e1, 4.40805073893200834700e1),
+        *(1.46849561928858024014e1, 2.18663306850790267539, -1.40256079171354495875e-1, -3.50424626827848203418e-2),
+        -8.57456785154685413611e-4,
+    ),
+    (
+        *(1.0, 1.57799883256466749731e1, 4.53907635128879210584e1, 4.13172038254672030440e1, 1.50425385692907503408e1),
+        *(2.50464946208309415979, -1.42182922854787788574e-1, -3.80806407691578277194e-2, -9.33259480895457427372e-4),
+    ),
+    (
+        *(3.23774891776946035970, 6.91522889068984211695, 3.93881025292474443415, 1.33303460815807542389),
+        *(2.01485389549179081538e-1, 1.23716634817820021358e-2, 3.01581553508235416007e-4, 2.65806974686737550832e-6),
+        6.23974539184983293730e-9,
+    ),
+    (
+        *(1.0, 6.02427039364742014255, 3.67983563856160859403, 1.37702099489081330271, 2.16236993594496635890e-1),
+        *(1.34204006088543189037e-2, 3.28014464682127739104e-4, 2.89247864745380683936e-6, 6.79019408009981274425e-9),
+    ),
+)
+"""Cephes' rational functions of the normal distribution's tail: numerator and denominator, nearer and farther out."""
+
 
 def _erfinv(op: Builder, x: Tensor, product: Tensor) -> Tensor:
     """Inverse of erf; `product` is (1 - x) * (1 + x), at most 1."""
@@ -72,9 +94,24 @@ def erfinv(op: Builder, x: Tensor) -> Tensor:
 @in_float64(table, "special_ndtri", schema="special_ndtri(Tensor self) -> Tensor")
 def ndtri(op: Builder, p: Tensor) -> Tensor:
     """The quantile of the standard normal distribution."""
-    x = op.Sub(op.Mul(p, 2.0), 1.0)
-    result = op.Mul(_erfinv(op, x, op.Mul(op.Mul(p, 4.0), op.Sub(1.0, p))), math.sqrt(2))
-    return where_float64(op, equal_float64(op, op.Abs(x), 1.0), op.Mul(x, math.inf), result)
+    other = op.Sub(1.0, p)
+    middle = op.Mul(_erfinv(op, op.Sub(p, other), op.Mul(op.Mul(p, 4.0), other)), math.sqrt(2))
+    near = op.Less(p, 0.5)
+    least = where_float64(op, near, p, other)
+    tail = _normal_tail(op, least)
+    tail = where_float64(op, near, op.Neg(tail), tail)
+    result = where_float64(op, op.Less(least, math.exp(-2)), tail, middle)
+    result = where_float64(op, equal_float64(op, p, 1.0), math.inf, result)
+    return where_float64(op, equal_float64(op, p, 0.0), -math.inf, result)
+
+
+def _normal_tail(op: Builder, p: Tensor) -> Tensor:
+    """The number that a normal variable exceeds with a small probability p."""
+    t = op.Sqrt(op.Mul(op.Log(p), -2.0))
+    z = op.Reciprocal(t)
+    above, below, far_above, far_below = polynomials(op, z, _TAILS)
+    ratio = where_float64(op, op.Less(t, 8.0), op.Div(above, below), op.Div(far_above, far_below))
+    return op.Sub(op.Sub(t, op.Mul(op.Log(t), z)), op.Mul(ratio, z))
 
 
 def scaled_erfc(op: Builder, x: Tensor) -> Tensor:

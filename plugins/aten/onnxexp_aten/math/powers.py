@@ -7,13 +7,16 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.math.arithmetic import both, is_number, select
+from onnxexp_aten.math.arithmetic import both, is_number
 from onnxexp_aten.support.kernel_dtypes import compare, compute
 from onnxexp_aten.support.type_promotion import promote, promoted_dtype
 
 __all__ = ["pow_", "table"]
 
 table = SymbolicTable("aten")
+
+_BITS = 64
+"""Most rounds of squaring; a power has that many bits."""
 
 
 @table("pow.Tensor_Tensor", "pow.Tensor_Scalar", "pow.Scalar")
@@ -31,13 +34,47 @@ def pow_(op: Builder, self: Any, exponent: Any) -> Tensor:
         if is_number(exponent, -1):
             return compute(op, "Reciprocal", base)
     power = op.cast(exponent, dtype)
-    found = compute(op, "Pow", base, power)
-    finite = (base.const is not None and bool(base.const.all())) or (power.const is not None and bool((power.const >= 0).all()))
-    if finite or dtype.is_floating_point or not dtype.is_signed:
-        return found
-    # some kernels convert the infinity of 0 to the power -1 to an integer; eager returns 0
-    infinite = both(op, compare(op, "Equal", base, 0), compare(op, "Less", power, 0))
-    return select(op, infinite, op.constant(0, dtype), found)
+    if dtype.is_floating_point or is_number(exponent, 2) or is_number(exponent, 3):
+        return compute(op, "Pow", base, power)
+    return op.cast(_whole_power(op, op.cast(base, torch.int64), op.cast(power, torch.int64)), dtype)
+
+
+def _whole_power(op: Builder, base: Tensor, power: Tensor) -> Tensor:
+    """Raise integers by products.
+
+    Pow computes them as floats, which have 53 digits and do not wrap around.
+    """
+    if power.const is not None and power.const.numel() == 1 and power.const.item() >= 0:
+        found = _product(op, base, int(power.const.item()))
+        return found if power.rank == 0 else compute(op, "Add", found, op.Mul(power, 0))
+    found = _by_squaring(op, base, power)
+    negative = compare(op, "Less", power, 0)
+    fraction = both(op, negative, op.Not(compare(op, "Equal", op.Abs(base), 1)))
+    return op.Where(fraction, op.constant(0, torch.int64), found)
+
+
+def _product(op: Builder, base: Tensor, power: int) -> Tensor:
+    found: Tensor | None = None
+    while power:
+        if power % 2:
+            found = base if found is None else op.Mul(found, base)
+        power //= 2
+        base = op.Mul(base, base) if power else base
+    return found if found is not None else op.Add(op.Mul(base, 0), 1)
+
+
+def _by_squaring(op: Builder, base: Tensor, power: Tensor) -> Tensor:
+    """Raise to the absolute value of a power that is known at run time."""
+
+    def body(_: Tensor, factor: Tensor, left: Tensor, found: Tensor) -> tuple[Any, list[Tensor], list[Tensor]]:
+        half = op.Div(left, 2)
+        odd = op.cast(op.Sub(left, op.Mul(half, 2)), torch.bool)
+        going = op.cast(op.ReduceSum(op.cast(op.cast(half, torch.bool), torch.int64), keepdims=0), torch.bool)
+        return going, [op.Mul(factor, factor), half, op.Where(odd, op.Mul(found, factor), found)], []
+
+    zero = op.Mul(op.Add(base, power), 0)
+    start = [op.Add(base, zero), op.Add(op.Abs(power), zero), op.Add(zero, 1)]
+    return op.loop(_BITS, op.constant(True), body, start)[2]
 
 
 @table("float_power.Tensor_Tensor", "float_power.Tensor_Scalar", "float_power.Scalar")
