@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Literal
 
+import onnx_ir as ir
 import torch
 
 from onnxexp.capture.model_tensors import run_original
@@ -23,6 +24,7 @@ from onnxexp.passes.manager import Passes
 from onnxexp.plugins import capture_hook
 from onnxexp.plugins import loading as plugin_loading
 from onnxexp.plugins.program_hooks import prepare_session, report_program, write_program
+from onnxexp.program.long_sizes import shorten_sizes
 from onnxexp.program.program import ONNXProgram
 from onnxexp.request import config as configuration
 from onnxexp.request.example_call import read_call
@@ -151,7 +153,7 @@ def export(
         record = build.record(lowering)
     with clock("post passes"):
         passes.post(onnx_model)
-        onnx_model.metadata_props.update(_metadata(packs, context) | warn_of_torch(lowering.kept, export_type))
+        onnx_model.metadata_props.update(_metadata(packs, context, onnx_model) | warn_of_torch(lowering.kept, export_type))
     program = ONNXProgram(
         onnx_model, signature=call_signature(captured, io, call, context),
         eager=functools.partial(run_original, call, context), example=(call.args, call.kwargs), weights=parameters,
@@ -170,8 +172,10 @@ def export(
     return program
 
 
-def _metadata(packs: plugin_loading.Plugins, context: ExportContext) -> dict[str, str]:
+def _metadata(packs: plugin_loading.Plugins, context: ExportContext, model: ir.Model) -> dict[str, str]:
+    """Return the metadata of the file; shorten the model's long sizes, which it lists."""
     named = {"onnxexp.plugins": "; ".join(pack.origin or pack.name for pack in packs.used_plugins())}
+    named |= shorten_sizes(model)
     return named | ({"onnxexp.restrictions": "; ".join(context.restrictions)} if context.restrictions else {})
 
 

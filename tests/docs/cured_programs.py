@@ -173,6 +173,10 @@ def in_fake_mode() -> Any:
 
 TWO = (torch.ones(3, 4), torch.ones(3, 4))
 CAPTURED = [
+    _cure(r"use torch\.stack\(items\)\[i\]", (lambda x, i: [x, x * 2][int(i)], (X, torch.tensor(1)), EXPORT),
+          (lambda x, i: torch.stack([x, x * 2])[i], (X, torch.tensor(1)), EXPORT)),
+    _cure(r"the model needs a Python number, as an index", (lambda x, i: x.unbind(0)[int(i)], (X, torch.tensor(1)), EXPORT),
+          (lambda x, i: torch.stack(x.unbind(0))[i], (X, torch.tensor(1)), EXPORT)),
     _cure(r"missing a required argument: 'y'\. Give one", (Summed(), (X,)), (Summed(), (X, X))),
     _cure(r"no parameter 'yy' \(did you mean 'y'", (Summed(), (X,), {"kwargs": {"yy": X}}),
           (Summed(), (X,), {"kwargs": {"y": X}})),

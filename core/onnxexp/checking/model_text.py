@@ -11,6 +11,7 @@ from typing import Any
 
 import onnx_ir as ir
 
+from onnxexp.program.long_sizes import SIZES_KEY
 from onnxexp.program.type_text import ascii_text, bytes_text, dtype_text, type_text
 
 __all__ = ["initializers_text", "node_text", "render"]
@@ -29,6 +30,7 @@ def render(model: ir.Model) -> str:
     producer = " ".join(part for part in (model.producer_name, model.producer_version) if part)
     lines = [f"# {', '.join(part for part in (producer, f'ONNX IR {model.ir_version}', f'opset {opsets}') if part)}"]
     lines += [f"# initializers: {initializers_text(graph)}"]
+    lines += [f"# size: {size}" for size in model.metadata_props.get(SIZES_KEY, "").split("; ") if size]
     lines += _signature(f"graph {graph.name or ''}".rstrip(), graph.inputs, graph.outputs)
     lines += _body(graph, 1)
     lines.append("}")

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.nn import functional
 
 from onnxexp_torchscript.inplace_size_arithmetic import is_size
 
@@ -23,8 +22,6 @@ def size_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     """Yield replacements (owner, name, function) of Python's functions of numbers."""
     for name, function in _FUNCTIONS.items():
         yield math, name, _unless_size(getattr(math, name), function)
-    yield functional, "scaled_dot_product_attention", _scaled_attention(functional.scaled_dot_product_attention)
-    yield functional, "pad", _pad(functional.pad)
     yield builtins, "max", _unless_sizes(max, torch.maximum)
     yield builtins, "min", _unless_sizes(min, torch.minimum)
 
@@ -47,28 +44,6 @@ def _unless_sizes(original: Callable[..., Any], function: Callable[..., torch.Te
         if not any(map(_is_whole_size, numbers)) or not all(type(each) is int or _is_whole_size(each) for each in numbers):
             return original(numbers)
         return functools.reduce(function, map(torch.as_tensor, numbers))
-
-    return call
-
-
-def _scaled_attention(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """Return `original` with a product by a traced scale, which torch would fix."""
-
-    def call(query: torch.Tensor, *args: Any, scale: Any = None, **options: Any) -> torch.Tensor:
-        if isinstance(scale, torch.Tensor) and torch._C._is_tracing():
-            query, scale = query * scale, 1.0
-        return original(query, *args, scale=scale, **options)
-
-    return call
-
-
-def _pad(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """Return `original` with the operator that takes a traced number as its value."""
-
-    def call(input: torch.Tensor, pad: Any, mode: str = "constant", value: Any = None) -> torch.Tensor:
-        if mode == "constant" and isinstance(value, torch.Tensor) and torch._C._is_tracing():
-            return torch.constant_pad_nd(input, pad, value)  # type: ignore[arg-type] # a number, to the tracer
-        return original(input, pad, mode, value)
 
     return call
 

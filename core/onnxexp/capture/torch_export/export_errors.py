@@ -34,6 +34,10 @@ _WRAPPED = re.compile(r"got (\w+)\(['\"](.*?)['\"]\)$", re.MULTILINE)
 _HINT = re.compile(r"^Received user-specified dim hint .*(?:static shape|hint) of (?P<value>-?\d+) for dimension (?P<size>.+)\.$")
 _KERNEL_CURE = "Give it numbers and sizes that do not depend on values, or state the condition with torch._check."
 _BRANCH_CURE = "Use torch.where or torch.cond, state the condition with torch._check, or compile that part with torch.jit.script."
+_INDEX_CURE = (
+    "To index a list or tuple of tensors by it, use torch.stack(items)[i]. To repeat a part so often, use torch.while_loop, or "
+    "compile that part with torch.jit.script."
+)
 _INSIDE = "torch.export fails inside of torch, where the model itself runs"
 _OF_TORCH = (LookupError, AssertionError, AttributeError, PendingUnbackedSymbolNotFound)
 """Errors of torch's own code in a capture: the model has run on the example without them."""
@@ -57,6 +61,9 @@ def explain(error: BaseException, spec: DynamicSpec, changed: Sequence[str], bef
         if isinstance(link, GuardOnDataDependentSymNode):
             line = _raised_at([link], text)
             operator = next(filter(None, map(_operator, (link, *_chain(before)))), "")
+            if link.cond.is_Symbol and not operator:
+                what = "the model needs a Python number, as an index or a count, where the value is known only at run time"
+                return f"{what} ({link.cond}){line}\n{_INDEX_CURE}"
             who = f"{operator} branches" if operator else "the model branches in Python"
             cure = _KERNEL_CURE if operator else _BRANCH_CURE
             return f"{who} on a value that is known only at run time ({link.cond}){line}\n{cure}"

@@ -188,22 +188,6 @@ def _expanded(x: torch.Tensor, sizes: list[Any]) -> torch.Tensor:
     return x if same else x.expand(sizes)
 
 
-def _scaled_attention(
-    original: Callable[..., torch.Tensor], query: torch.Tensor, *args: Any, scale: Any = None, **options: Any
-) -> torch.Tensor:
-    """Multiply the query by a scale that depends on a size, which torch would fix."""
-    if isinstance(scale, (torch.SymFloat, torch.SymInt)):
-        query, scale = torch.ops.aten.mul(query, scale), 1.0
-    return original(query, *args, scale=scale, **options)
-
-
-def _pad(original: Callable[..., Any], input: torch.Tensor, pad: Any, mode: str = "constant", value: Any = None) -> Any:
-    """Pad with a number that depends on a size, which torch would fix."""
-    if mode == "constant" and isinstance(value, (torch.SymFloat, torch.SymInt)):
-        return torch.ops.aten.constant_pad_nd(input, pad, value)
-    return original(input, pad, mode, value)
-
-
 _METHODS: dict[str, Callable[..., Any]] = {
     **{
         name: functools.partial(_call_own, name)
@@ -228,8 +212,6 @@ _REPLACEMENTS: list[tuple[Any, str, Callable[..., Any]]] = [
     (torch.linalg, "lstsq", functools.partial(_call_own, "linalg_lstsq")),
     (functional, "one_hot", functools.partial(_call_own, "one_hot")),
     (functional, "gaussian_nll_loss", _gaussian_nll_loss),
-    (functional, "scaled_dot_product_attention", _scaled_attention),
-    (functional, "pad", _pad),
     (functional, "linear_cross_entropy", _linear_cross_entropy),  # not in torch 2.11
 ]
 """The replacement of each Python function, as (owner, attribute, replacement); torch 2.11 to 2.15 lack some."""

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from onnxexp.capture.torch_state import is_exporting, replace_attributes
+from onnxexp_aten.capture.computed_numbers.mode import KeepComputedNumbers, keep_traced_numbers
 from onnxexp_aten.capture.computed_sizes import keep_computed_sizes
 from onnxexp_aten.capture.data_dependent_ops import keep_data_dependent_ops
 from onnxexp_aten.capture.indexed_pieces import export_with_pieces, trace_pieces
@@ -47,7 +48,10 @@ def keep_operators_whole() -> Iterator[None]:
             exact_slice_lengths(),
         ):
             run = functools.partial(original, *args, **options)
-            return run() if strict else export_with_pieces(run, args[0])  # strict mode knows a tensor's methods itself
+            if strict:  # it knows a tensor's methods itself, and no modes
+                return run()
+            with KeepComputedNumbers():
+                return export_with_pieces(run, args[0])
 
-    with replace_attributes([(torch.export, "export", export), keep_modules()]), trace_pieces():
+    with replace_attributes([(torch.export, "export", export), keep_modules()]), trace_pieces(), keep_traced_numbers():
         yield

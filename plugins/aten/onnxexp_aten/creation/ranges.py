@@ -122,7 +122,7 @@ def linspace(op: Builder, start: Any, end: Any, steps: Any, *options: Any) -> Te
     """linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, ...) -> Tensor"""
     if not op.is_static([start, end, steps]):
         return linspace_between(op, start, end, steps, *options)
-    start, end, steps = (op.static(bound, "a bound") for bound in (start, end, steps))
+    start, end, steps = (op.static(bound) for bound in (start, end, steps))
     return op.constant(torch.linspace(start, end, steps, dtype=out_dtype(op)))
 
 
@@ -160,5 +160,7 @@ def _between(op: Builder, start: Any, end: Any, steps: Any, dtype: torch.dtype) 
 @table("logspace")
 def logspace(op: Builder, start: Any, end: Any, steps: Any, base: float, *options: Any) -> Tensor:
     """logspace(Scalar start, Scalar end, int steps, float base=10., *, ScalarType? dtype=None, ...) -> Tensor"""
-    start, end, steps = (op.static(bound, "a bound") for bound in (start, end, steps))
+    if not op.is_static([start, end, steps]):
+        return logspace_between(op, start, end, steps, base, *options)
+    start, end, steps = (op.static(bound) for bound in (start, end, steps))
     return op.constant(torch.logspace(start, end, steps, base, dtype=out_dtype(op)))

@@ -16,7 +16,7 @@ from onnxexp_aten.math.comparison_and_bitwise import relate
 from onnxexp_aten.math.powers import pow_
 from onnxexp_aten.reduction.reductions import reduced
 from onnxexp_aten.support.arguments import axis_of, rank_of
-from onnxexp_aten.support.kernel_dtypes import compute
+from onnxexp_aten.support.kernel_dtypes import compare, compute
 from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.type_promotion import dtype_of, promote
 from onnxexp_aten.support.view_nodes import permuted, unsqueezed
@@ -101,7 +101,9 @@ def linalg_cond(op: Builder, self: Tensor, p: Any) -> Tensor:
 
 def vector_norm(op: Builder, x: Tensor, p: Any = 2, dims: Any = None, keepdim: bool = False) -> Tensor:
     """p-norm of a float tensor over some dimensions; p may be 0 or infinite."""
-    order = 2.0 if p is None else float(op.static(p, "the order of a norm"))
+    if not op.is_static(p):
+        return _norm_of_computed_order(op, x, p, dims, keepdim)
+    order = 2.0 if p is None else float(op.static(p))
     if order in (1, 2):
         return reduced(op, f"ReduceL{int(order)}", x, dims, keepdim)
     if order == 0:
@@ -110,6 +112,16 @@ def vector_norm(op: Builder, x: Tensor, p: Any = 2, dims: Any = None, keepdim: b
     if math.isinf(order):
         return reduced(op, "ReduceMax" if order > 0 else "ReduceMin", size, dims, keepdim)
     return pow_(op, reduced(op, "ReduceSum", pow_(op, size, order), dims, keepdim), 1 / order)
+
+
+def _norm_of_computed_order(op: Builder, x: Tensor, p: Any, dims: Any, keepdim: bool) -> Tensor:
+    """p-norm for a p of the run time, with all of the special cases."""
+    order = op.cast(p, x.dtype)
+    powers = reduced(op, "ReduceSum", pow_(op, compute(op, "Abs", x), order), dims, keepdim)
+    result = pow_(op, powers, compute(op, "Reciprocal", order))
+    for special in (0.0, math.inf, -math.inf):
+        result = select(op, compare(op, "Equal", order, special), vector_norm(op, x, special, dims, keepdim), result)
+    return result
 
 
 @table("renorm")

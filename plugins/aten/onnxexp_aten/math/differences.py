@@ -81,7 +81,9 @@ def cumulative_trapezoid_dx(op: Builder, y: Tensor, dx: Any, dim: int) -> Tensor
     """cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor"""
     axis = _axis(op, y, dim)
     heights = to_float(op, compute(op, "Add", *_neighbours(op, y, axis)))
-    return running_sum(op, scaled(op, heights, op.static(dx, "dx") / 2), axis)
+    if op.is_static(dx):
+        return running_sum(op, scaled(op, heights, op.static(dx) / 2), axis)
+    return running_sum(op, scaled(op, _halved(op, heights), dx), axis)
 
 
 @table("diff")

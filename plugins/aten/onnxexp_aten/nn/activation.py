@@ -88,7 +88,9 @@ def rrelu_with_noise(op: Builder, self: Tensor, noise: Tensor, lower: Any, upper
 
 def _rrelu(op: Builder, x: Tensor, lower: Any, upper: Any, training: bool) -> Tensor:
     if not training:
-        return leaky_relu(op, x, (op.static(lower, "lower") + op.static(upper, "upper")) / 2)
+        if op.is_static([lower, upper]):
+            return leaky_relu(op, x, (op.static(lower) + op.static(upper)) / 2)
+        return leaky_relu(op, x, scaled(op, compute(op, "Add", op.cast(lower, x.dtype), upper), 0.5))
     slope = uniform_of(op, sizes_like(op, x), x.dtype, float(op.static(lower, "lower")), float(op.static(upper, "upper")))
     return select(op, compare(op, "Less", x, 0), compute(op, "Mul", x, slope), x)
 
@@ -127,16 +129,18 @@ def hardsigmoid(op: Builder, self: Tensor) -> Tensor:
 @table("hardshrink")
 def hardshrink(op: Builder, self: Tensor, lambd: Any) -> Tensor:
     """hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor; NaN stays NaN, which ONNX's Shrink makes 0"""
-    bound = op.constant(float(op.static(lambd, "lambd")), self.dtype)
-    inside = relate(op, "LessOrEqual", compute(op, "Abs", self), bound)
+    inside = relate(op, "LessOrEqual", compute(op, "Abs", self), op.cast(lambd, self.dtype))
     return select(op, inside, op.constant(0.0, self.dtype), self)
 
 
 @table("softshrink")
 def softshrink(op: Builder, self: Tensor, lambd: Any) -> Tensor:
     """softshrink(Tensor self, Scalar lambd=0.5) -> Tensor; NaN stays NaN, which ONNX's Shrink makes 0"""
-    bound = float(op.static(lambd, "lambd"))
-    return compute(op, "Sub", self, clamp(op, self, -bound, bound))
+    if op.is_static(lambd):
+        bound = float(op.static(lambd))
+        return compute(op, "Sub", self, clamp(op, self, -bound, bound))
+    computed = op.cast(lambd, self.dtype)
+    return compute(op, "Sub", self, clamp(op, self, compute(op, "Neg", computed), computed))
 
 
 # Exponential
@@ -161,7 +165,9 @@ def selu(op: Builder, self: Tensor) -> Tensor:
 @table("celu")
 def celu(op: Builder, self: Tensor, alpha: Any) -> Tensor:
     """celu(Tensor self, Scalar alpha=1.0) -> Tensor"""
-    steepness = float(op.static(alpha, "alpha"))
+    if not op.is_static(alpha):
+        return elu(op, self, alpha, 1, compute(op, "Reciprocal", op.cast(alpha, self.dtype)))
+    steepness = float(op.static(alpha))
     if steepness == 1:
         return elu(op, self, 1, 1, 1)
     return op.Celu(self, alpha=steepness) if runs(op, "Celu", self.dtype) else elu(op, self, steepness, 1, 1 / steepness)

@@ -215,16 +215,16 @@ def std_mean(op: Builder, self: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
     return compute(op, "Sqrt", variance), mean
 
 
-def _spread_args(*args: Any) -> tuple[Any, float, bool]:
+def _spread_args(*args: Any) -> tuple[Any, Any, bool]:
     """Arguments (dims, correction, keepdim) of any overload.
 
     The overloads have (unbiased), (dim, unbiased, keepdim) or (dim, correction, keepdim).
     """
     dims, correction, keepdim = (None, args[0], False) if len(args) == 1 else args
-    return dims, 1 if correction is None else float(correction), keepdim
+    return dims, 1 if correction is None else correction, keepdim
 
 
-def _variance(op: Builder, x: Tensor, dims: Any, correction: float, keepdim: bool) -> tuple[Tensor, Tensor]:
+def _variance(op: Builder, x: Tensor, dims: Any, correction: Any, keepdim: bool) -> tuple[Tensor, Tensor]:
     if x.rank == 0:
         x, dims, keepdim = op.Reshape(x, [1]), None, False
     axes = axes_of(op, x, dims)
@@ -234,12 +234,15 @@ def _variance(op: Builder, x: Tensor, dims: Any, correction: float, keepdim: boo
     return variance, mean if keepdim else op.Squeeze(mean, axes=axes)
 
 
-def _degrees_of_freedom(op: Builder, x: Tensor, axes: list[int], correction: float) -> Any:
+def _degrees_of_freedom(op: Builder, x: Tensor, axes: list[int], correction: Any) -> Any:
     size = count(op, x, axes)
-    if not isinstance(size, Tensor):
-        return float(max(size - correction, 0))
-    left = op.cast(size, x.dtype)
-    return compute(op, "Relu", compute(op, "Sub", left, correction)) if correction else left
+    if op.is_static(correction):
+        correction = float(op.static(correction))
+        if not isinstance(size, Tensor):
+            return max(size - correction, 0.0)
+        if not correction:
+            return op.cast(size, x.dtype)
+    return compute(op, "Relu", compute(op, "Sub", op.cast(size, x.dtype), op.cast(correction, x.dtype)))
 
 
 def count(op: Builder, x: Tensor, axes: list[int]) -> int | Tensor:

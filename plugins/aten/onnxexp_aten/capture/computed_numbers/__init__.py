@@ -1,0 +1,1 @@
+"""Calls of torch's functions with numbers that depend on a size."""

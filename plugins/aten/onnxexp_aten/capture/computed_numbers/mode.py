@@ -1,0 +1,87 @@
+"""Redirect torch's functions to compositions that take computed numbers.
+
+Where torch's operators take a float, both tracers record the example's. A composition of operators that take a 0-d tensor
+records the number itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from onnxexp.capture.torch_state import is_exporting, replace_attributes
+from onnxexp_aten.capture.computed_numbers import elementwise, losses, norms, resizing
+
+__all__ = ["KeepComputedNumbers", "keep_traced_numbers"]
+
+_COMPILER = (
+    (torch.jit._builtins, "_find_builtin"),
+    (torch.jit._recursive, "_find_builtin"),
+    (torch.jit._recursive, "try_compile_fn"),
+    (torch.jit._script, "_get_overloads"),
+)
+"""torch's functions, as (owner, name), in which the compiler looks up a function that a script calls."""
+_TABLE = {**norms.table, **losses.table, **elementwise.table, **resizing.table}
+
+
+class KeepComputedNumbers(TorchFunctionMode):
+    """Compute with numbers that depend on sizes, in calls from the user's code."""
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        composition = _TABLE.get(func)
+        if composition is None:
+            return func(*args, **(kwargs or {}))
+        return composition(func, args, kwargs or {})
+
+
+def keep_traced_numbers() -> contextlib.AbstractContextManager[None]:
+    """Keep computed numbers in traces; other threads are not affected.
+
+    A mode would give the tracer's warnings its own line in place of the user's.
+    """
+    places = ((torch._C, "_create_graph_by_tracing"), (torch.jit, "trace"))
+    return replace_attributes([(owner, name, _with_compositions(getattr(owner, name))) for owner, name in places])
+
+
+def _with_compositions(trace: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(trace)
+    def call(*args: Any, **options: Any) -> Any:
+        if not is_exporting():  # another thread's own
+            return trace(*args, **options)
+        originals: dict[int, Any] = {}
+        table = []
+        for composition in dict.fromkeys(_TABLE.values()):
+            for owner, name in composition.places:
+                if hasattr(owner, name):
+                    table.append((owner, name, _in_traces(getattr(owner, name), composition)))
+                    originals[id(table[-1][2])] = getattr(owner, name)
+        with replace_attributes(table), replace_attributes(_compiler(originals)):
+            return trace(*args, **options)
+
+    return call
+
+
+def _in_traces(original: Callable[..., Any], composition: Any) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def call(*args: Any, **options: Any) -> Any:
+        return composition(original, args, options) if torch._C._is_tracing() else original(*args, **options)
+
+    return call
+
+
+def _compiler(originals: dict[int, Any]) -> Iterator[tuple[Any, str, Any]]:
+    """Yield replacements that let TorchScript compile torch's own functions.
+
+    `originals` are those, by the id of what replaces each.
+    """
+
+    def of_original(read: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda function, *args: read(originals.get(id(function), function), *args)
+
+    for owner, name in _COMPILER:
+        yield owner, name, of_original(getattr(owner, name))
