@@ -284,7 +284,12 @@ def of_signs(a: torch.Tensor, b: torch.Tensor) -> Results:
 SIGNS = torch.tensor([0.0, -0.0, 1.0, -2.0])
 
 
-@cases(*(case(of_signs, SIGNS.to(dtype), SIGNS[:, None].to(dtype)) for dtype in FLOATS))
+def infinities(a: torch.Tensor, b: torch.Tensor) -> Results:
+    """Reciprocals, which show the signs of zeros."""
+    return 1 / torch.copysign(a, b), 1 / torch.copysign(a, -1.0), 1 / torch.diag_embed(a, 1), 1 / torch.diag(a)
+
+
+@cases(*(case(fn, SIGNS.to(dtype), SIGNS[:, None].to(dtype)) for dtype in FLOATS for fn in (of_signs, infinities)))
 def test_the_sign_of_zero(check):
     check()
 
