@@ -109,7 +109,9 @@ def any_powers(a: torch.Tensor, b: torch.Tensor) -> Results:
 
 def long_powers(a: torch.Tensor, b: torch.Tensor) -> Results:
     """Powers beyond the 53 digits of a float64, which wrap around."""
-    return a**b, a**39, a**5, a**64, 3**b, a ** torch.tensor([41]), a[:0] ** b[:0], a ** torch.tensor(2**40 + 3)
+    large = a * 2**40 + 3
+    by_one = a ** torch.tensor([41]), a ** torch.tensor(2**40 + 3)
+    return a**b, a**39, a**5, a**64, large**2, large**3, 3**b, a[:0] ** b[:0], *by_one
 
 
 BASES, EXPONENTS = torch.tensor([0, 0, 0, 1, -1, -1, 2, -3, 5]), torch.tensor([-5, 0, 3, -2, -3, -4, -1, -2, 4])
@@ -284,7 +286,12 @@ def of_signs(a: torch.Tensor, b: torch.Tensor) -> Results:
 SIGNS = torch.tensor([0.0, -0.0, 1.0, -2.0])
 
 
-@cases(*(case(of_signs, SIGNS.to(dtype), SIGNS[:, None].to(dtype)) for dtype in FLOATS))
+def infinities(a: torch.Tensor, b: torch.Tensor) -> Results:
+    """Reciprocals, which show the signs of zeros."""
+    return 1 / torch.copysign(a, b), 1 / torch.copysign(a, -1.0), 1 / torch.diag_embed(a, 1), 1 / torch.diag(a)
+
+
+@cases(*(case(fn, SIGNS.to(dtype), SIGNS[:, None].to(dtype)) for dtype in FLOATS for fn in (of_signs, infinities)))
 def test_the_sign_of_zero(check):
     check()
 
@@ -300,6 +307,7 @@ def test_divisors(check):
 @cases(
     Case(torch.add, X, Y, emits={"Add"}),
     Case(lambda x: x.pow(2).mean(-1), X, emits={"Pow", "ReduceMean"}, name="pow"),
+    Case(lambda x: x * torch.tensor(3) ** torch.tensor([35, 36, -1]), I[:, :3], emits={"Mul"}, name="a power of constants"),
     Case(lambda x: x * 1 / 1 - 0, X, emits={"Identity"}, name="nothing to do"),
     Case(lambda i: i // 4, I, emits={"Mod", "Sub", "Div"}, opsets=(13, 20), name="floor of ints"),
     Case(lambda x: x // 4, X, emits={"Div", "Floor"}, name="floor by a power of two"),

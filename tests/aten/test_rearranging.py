@@ -61,6 +61,7 @@ def test_pixels(check):
     Case(torch.diag, X, name="diag"),
     Case(torch.diag, torch.randn(3), dynamic={0: [0]}, opsets=(11, 13, 20), name="diag_of_vector"),
     Case(torch.diag_embed, torch.randn(2, 3), dynamic={0: [0]}),
+    Case(lambda x: 1 / torch.diag_embed(x), torch.tensor([[-0.0, 0.0, 2.0]]), dynamic={0: [1]}, name="zeros on a diagonal"),
     Case(torch.trace, X),
     Case(torch.trace, torch.randint(0, 99, (2, 5), dtype=torch.uint8), name="trace_of_bytes"),
     Case(lambda x: torch.as_strided(x, (2, 3), (1, 2), 1), torch.randn(8), emits={"Gather"}, name="as_strided"),

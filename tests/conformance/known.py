@@ -10,13 +10,15 @@ from types import MappingProxyType
 
 __all__ = ["KNOWN", "KNOWN_QUANTIZED", "known"]
 
+_EIGEN = "ONNX has no eigenvalues of matrices that are not symmetric"
+_LDL = "ONNX has no factorization of symmetric indefinite matrices with LAPACK's pivots"
 _BOTH = {
-    "hash_tensor": "it combines the bits of floating-point numbers",
-    "linalg.eig": "eigenvalues of matrices that are not symmetric",
-    "linalg.eigvals": "eigenvalues of matrices that are not symmetric",
-    "linalg.ldl_factor": "LAPACK's symmetric indefinite factorization",
-    "linalg.ldl_factor_ex": "LAPACK's symmetric indefinite factorization",
-    "linalg.ldl_solve": "LAPACK's symmetric indefinite factorization",
+    "hash_tensor": "it combines the bits of floats, which no operator of ONNX reads before opset 26",
+    "linalg.eig": _EIGEN,
+    "linalg.eigvals": _EIGEN,
+    "linalg.ldl_factor": _LDL,
+    "linalg.ldl_factor_ex": _LDL,
+    "linalg.ldl_solve": _LDL,
 }
 KNOWN: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {

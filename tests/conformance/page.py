@@ -33,7 +33,8 @@ _HEAD = """# Operators
 PyTorch's own test database (OpInfo) has samples for each operator. Each sample is exported, checked by onnx's full checker,
 run in ONNX Runtime, and compared with eager: values, dtypes and shapes. `export` captures with torch.export, `trace` with
 TorchScript. `dynamic` and `trace-dynamic` do the same with every axis dynamic that eager accepts at another size, and also run
-the model at two other sets of sizes.
+the model at two other sets of sizes. Operators of sparse tensors, which ONNX lacks, are left out; `random` counts the samples of
+random operators, of which only dtypes and shapes are compared.
 
 `make conformance` measures all of this. `python -m tests.conformance --out conformance.jsonl --report table` then prints this
 page.
@@ -53,8 +54,9 @@ _READING = """In a cell, `yes` means that every sample of every dtype passes at 
 opsets has its own word: `no`, or the share that passes, with the kind of the worst failure. The kinds are `opset` (a later
 opset works), `unsupported` (no lowering), `capture` (torch's own frontend refuses the sample; the reason is beside it),
 `wrong`, `invalid` and `crash`. A dtype in brackets is the only one that fails. Dtypes: f16, f32, f64, i32, i64, u8, bool.
-The column `extremes` has the first sample with NaN, infinities, zeros of both signs and denormals, the dtype's largest and
-smallest number, 0-d tensors and empty ones, as far as eager takes them."""
+The column `extremes` has the first sample in float32, float16 and int64, traced at opset 20, with NaN, infinities, zeros of both
+signs and denormals, the dtype's largest and smallest number, 0-d tensors and empty ones, as far as eager takes them. A zero
+equals a zero of the other sign: ONNX Runtime's own Where loses it."""
 
 
 def operator_page(results: Sequence[Result], extreme: Sequence[Result] = ()) -> str:

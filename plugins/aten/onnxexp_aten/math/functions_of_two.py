@@ -40,8 +40,9 @@ def hypot(op: Builder, self: Tensor, other: Tensor) -> Tensor:
 def copysign(op: Builder, self: Tensor, other: Any) -> Tensor:
     """copysign.Tensor(Tensor self, Tensor other) -> Tensor"""
     x, sign = promote(op, self, other, floating=True)
-    size = compute(op, "Abs", x)
-    return select(op, signbit(op, sign), compute(op, "Neg", size), size)
+    # ONNX Runtime's Where loses the sign of zeros in the second input, so that it cannot choose between the results
+    factor = select(op, signbit(op, sign), op.constant(-1.0, x.dtype), op.constant(1.0, x.dtype))
+    return compute(op, "Mul", compute(op, "Abs", x), factor)
 
 
 @table("heaviside")

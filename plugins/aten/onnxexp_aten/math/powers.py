@@ -34,9 +34,10 @@ def pow_(op: Builder, self: Any, exponent: Any) -> Tensor:
         if is_number(exponent, -1):
             return compute(op, "Reciprocal", base)
     power = op.cast(exponent, dtype)
-    if dtype.is_floating_point or is_number(exponent, 2) or is_number(exponent, 3):
+    if dtype.is_floating_point:
         return compute(op, "Pow", base, power)
-    return op.cast(_whole_power(op, op.cast(base, torch.int64), op.cast(power, torch.int64)), dtype)
+    inner = torch.int32 if dtype == torch.int32 else torch.int64
+    return op.cast(_whole_power(op, op.cast(base, inner), op.cast(power, inner)), dtype)
 
 
 def _whole_power(op: Builder, base: Tensor, power: Tensor) -> Tensor:
@@ -44,13 +45,15 @@ def _whole_power(op: Builder, base: Tensor, power: Tensor) -> Tensor:
 
     Pow computes them as floats, which have 53 digits and do not wrap around.
     """
+    if base.const is not None and power.const is not None:
+        return op.constant(torch.pow(base.const, power.const))
     if power.const is not None and power.const.numel() == 1 and power.const.item() >= 0:
         found = _product(op, base, int(power.const.item()))
         return found if power.rank == 0 else compute(op, "Add", found, op.Mul(power, 0))
     found = _by_squaring(op, base, power)
     negative = compare(op, "Less", power, 0)
     fraction = both(op, negative, op.Not(compare(op, "Equal", op.Abs(base), 1)))
-    return op.Where(fraction, op.constant(0, torch.int64), found)
+    return op.Where(fraction, op.constant(0, base.dtype), found)
 
 
 def _product(op: Builder, base: Tensor, power: int) -> Tensor:

@@ -68,20 +68,22 @@ def diag_embed(op: Builder, self: Tensor, offset: int, dim1: int, dim2: int) -> 
     offset = int(op.static(offset, "the offset"))
     pads = [0, offset] if offset > 0 else [-offset, 0]
     rows = op.torch_op("aten::constant_pad_nd", self, pads, 0)[0] if offset else self
-    kept = _on_diagonal(op, size, offset)
-    made = select(op, kept, unsqueezed(op, rows, [rank]), op.constant(0, self.dtype))
+    # ONNX Runtime's Where loses the sign of zeros in the second input
+    made = select(op, _off_diagonal(op, size, offset), op.constant(0, self.dtype), unsqueezed(op, rows, [rank]))
     one, other = dim1 % (rank + 1), dim2 % (rank + 1)
     places = dict(zip([axis for axis in range(rank + 1) if axis not in (one, other)], range(rank - 1), strict=True))
     return permuted(op, made, [{**places, one: rank - 1, other: rank}[axis] for axis in range(rank + 1)])
 
 
-def _on_diagonal(op: Builder, size: int | Tensor, offset: int) -> Tensor:
-    """Mask of a diagonal with `size` elements in a square matrix."""
+def _off_diagonal(op: Builder, size: int | Tensor, offset: int) -> Tensor:
+    """Mask of all but a diagonal with `size` elements in a square matrix."""
     if isinstance(size, int):
         mask = torch.ones(size + abs(offset), size + abs(offset), dtype=torch.bool)
-        return op.constant(mask.triu(offset).tril(offset))
+        return op.constant(~mask.triu(offset).tril(offset))
     columns = arange_of(op, 0, op.Add(size, abs(offset)), 1, torch.int64)
-    return op.Equal(op.Add(unsqueezed(op, columns, [1]), offset), columns)
+    return op.cast(
+        op.Sub(op.Add(unsqueezed(op, columns, [1]), offset), columns), torch.bool
+    )  # ONNX Runtime merges Not into Where
 
 
 @table("diag")
