@@ -70,7 +70,7 @@ sweep: setup
 
 # The results of the models with and without ONNX Runtime's optimizations.
 optimizations: setup
-	$(PYTEST) -p tests.without_optimizations $(ARGS) tests/models tests/aten tests/ort tests/autograd
+	$(PYTEST) -p tests.without_optimizations $(ARGS) tests/models tests/aten tests/ort tests/autograd tests/quantized
 
 conformance: setup
 	$(CONFORMANCE) --exporter export trace --opset 9 13 17 18 20 23 $(ARGS)
