@@ -102,6 +102,7 @@ def _converted(recording: Recording, spec: DynamicSpec, optional: bool, compare:
         warn(f"ONNX has no exceptions: what the program raises for some inputs, the exported model does not:{lines}")
     recording.warnings += interpreter.kept
     graph.outputs = _outputs(interpreter, results, recording)
+    _make_optionals_in_branches(interpreter)
     try:
         sizes.check(spec)
     except CaptureError as error:
@@ -200,6 +201,29 @@ def _leaves(interpreter: Interpreter, result: Any) -> list[Any]:
     if isinstance(result, dict):
         return [leaf for element in result.values() for leaf in _leaves(interpreter, element)]
     return [result]
+
+
+def _make_optionals_in_branches(interpreter: Interpreter) -> None:
+    """Make an optional, the only output, in the branches that decide it."""
+    graph = interpreter.root
+    if [node.op for node in graph.nodes[-2:]] != ["prim::If", "prim::Optional"]:
+        return
+    branch, optional = graph.nodes[-2:]
+    absent, value, dtype = optional.args
+    if graph.outputs != optional.outputs or len(branch.outputs) != 2 or {*branch.outputs} != {absent, value}:
+        return
+    places = [branch.outputs.index(each) for each in (absent, value)]
+    for block in branch.blocks:
+        made = interpreter.value("prim::Optional", UNKNOWN)
+        is_none, like = (block.outputs[place] for place in places)
+        with interpreter.writing_to(block):
+            if is_none is True:  # both branches have the sizes of the tensor
+                like = interpreter.value("prim::Zeros", interpreter.sizes.of(value))
+                interpreter.append("prim::Zeros", [dtype], [like])
+            interpreter.append("prim::Optional", [is_none, like, dtype], [made])
+        block.outputs = [made]
+    branch.outputs = optional.outputs
+    del graph.nodes[-1]
 
 
 def _optional(interpreter: Interpreter, result: Maybe) -> Value:
