@@ -26,7 +26,7 @@ from onnxexp_torchscript.size_check import check_sizes
 from onnxexp_torchscript.split_ops import kept_pieces
 from onnxexp_torchscript.trace import Recording
 from onnxexp_torchscript.type_inference import TypeInference
-from onnxexp_torchscript.unknown_length_lists import as_sequence
+from onnxexp_torchscript.unknown_length_lists import as_sequence, promote
 
 __all__ = ["TABLES", "convert"]
 
@@ -146,7 +146,10 @@ def _argument(interpreter: Interpreter, value: Any, parameter: inspect.Parameter
 
 
 def _outputs(interpreter: Interpreter, results: list[Any], recording: Recording) -> list[Any]:
-    pairs = zip(recording.graph.block().outputs(), results, strict=True)
+    pairs = list(zip(recording.graph.block().outputs(), results, strict=True))
+    for items in [items for value, result in pairs for items in _empty_lists(result, value.type())]:
+        items.element = interpreter.sizes.unbacked.tensor(torch.get_default_dtype(), [])
+        promote(interpreter, items)
     found = [leaf for value, result in pairs for leaf in _leaves(interpreter.at(value.node()), result)]
     if recording.signature is None:
         outputs = map(unwrap, found)
@@ -160,6 +163,16 @@ def _outputs(interpreter: Interpreter, results: list[Any], recording: Recording)
     if len(found) != len(wanted):
         raise CaptureError(f"the program returns {len(wanted)} values for the example, and {len(found)} as it was read")
     return [_like(interpreter, leaf, example) for leaf, example in zip(found, wanted, strict=True)]
+
+
+def _empty_lists(result: Any, type_: Any) -> list[Items]:
+    """Return the lists of a result that has nothing but empty lists of tensors, else none."""
+    if isinstance(result, Items):
+        of_tensors = type_.kind() == "ListType" and type_.getElementType().kind() == "TensorType"
+        return [result] if of_tensors and not result and result.sequence is None else []
+    parts = list(result) if isinstance(result, tuple) else []
+    found = [_empty_lists(*pair) for pair in zip(parts, type_.elements(), strict=True)] if parts else []
+    return [items for each in found for items in each] if all(found) else []
 
 
 def _with_single_leaves(result: Any, example: Any) -> Any:
