@@ -166,7 +166,7 @@ def _outputs(interpreter: Interpreter, results: list[Any], recording: Recording)
 
 
 def _empty_lists(result: Any, type_: Any) -> list[Items]:
-    """Return the lists of a result that has nothing but empty lists of tensors, else none."""
+    """Return the lists of a result of empty lists of tensors alone, else none."""
     if isinstance(result, Items):
         of_tensors = type_.kind() == "ListType" and type_.getElementType().kind() == "TensorType"
         return [result] if of_tensors and not result and result.sequence is None else []
