@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -47,7 +47,7 @@ def quantized_as_parts(model: Any, capture: str) -> Iterator[None]:
     """Let a module take and return the parts of quantized tensors."""
     handles: list[Any] = []
     if _takes_parts(model, capture) and not isinstance(model, _OfParts):
-        handles.append(model.register_forward_pre_hook(_join, with_kwargs=True))
+        handles.append(model.register_forward_pre_hook(_pre_hook, with_kwargs=True))
         handles.append(model.register_forward_hook(lambda _module, _args, result: _split(result, torch.float32, None)))
     try:
         yield
@@ -65,7 +65,7 @@ class _OfParts(torch.nn.Module):
         self.training = program.training
 
         def forward(*args: Any, **kwargs: Any) -> Any:
-            args, kwargs = _join(self, args, kwargs)
+            args, kwargs = _join(args, kwargs, torch._make_per_tensor_quantized_tensor)
             return _split(self.program(*args, **kwargs), torch.float32, None)
 
         vars(forward)["__signature__"] = inspect.signature(forward_of(program))
@@ -76,7 +76,7 @@ def _has_quantized(program: ScriptModule, args: Any, kwargs: Any) -> bool:
     """Whether a program takes or returns a tensor that is quantized with one scale."""
     if any(map(_is_quantized, pytree.tree_leaves((args, kwargs)))):
         return True
-    if "quantize" not in str(program.inlined_graph):
+    if "quantize" not in str(getattr(program, "inlined_graph", "")):
         return False
     positional = args if type(args) is tuple else (args,)
     named = dict(kwargs or {})
@@ -93,17 +93,20 @@ def _takes_parts(model: Any, capture: str) -> bool:
     )
 
 
-def _join(_module: Any, args: Any, kwargs: Any) -> Any:
+def _join(args: Any, kwargs: Any, make: Callable[..., torch.Tensor]) -> tuple[Any, Any]:
+    """Replace parts by the quantized tensors that `make` makes of them."""
+
+    def joined(each: Any) -> Any:
+        return make(each.integers, each.scale.float(), each.zero_point) if isinstance(each, Parts) else each
+
     leaves, structure = pytree.tree_flatten((args, kwargs), is_leaf=lambda each: isinstance(each, Parts))
     if not any(isinstance(each, Parts) for each in leaves):
         return args, kwargs
-    return pytree.tree_unflatten(map(_joined, leaves), structure)
+    return pytree.tree_unflatten(map(joined, leaves), structure)  # type: ignore[no-any-return]
 
 
-def _joined(value: Any) -> Any:
-    if not isinstance(value, Parts):
-        return value
-    return torch._make_per_tensor_quantized_tensor(value.integers, value.scale.float(), value.zero_point)  # type: ignore[arg-type]
+def _pre_hook(_module: Any, args: Any, kwargs: Any) -> Any:
+    return _join(args, kwargs, torch._make_per_tensor_quantized_tensor)
 
 
 def _split(values: Any, scale: torch.dtype, zero_point: torch.dtype | None) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,8 +13,9 @@ from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError
 from onnxexp.capture.source_lines import is_user_code
-from onnxexp.request.module_and_forward import forward_of, signature_of
+from onnxexp.request.module_and_forward import signature_of
 from onnxexp.torch_compat import ScriptModule
+from onnxexp_quantized.capture.model_patches import calls_quantizing
 from onnxexp_quantized.capture.quantized_tensor import StandIn
 from onnxexp_quantized.torchscript.calls import call_operator
 
@@ -66,18 +66,15 @@ def as_program(model: Any, *, quantized: bool) -> torch.nn.Module | None:
 def programs_in(model: torch.nn.Module) -> Iterator[None]:
     """Replace the parts of a model that are quantized ones in TorchScript."""
     parts = [(owner, *part) for owner in model.modules() if not _is_scripted(owner) for part in owner._modules.items()]
-    programs = {part: as_program(part, quantized=False) or _on_stand_ins(part) for _, _, part in parts}
+    programs = {part: as_program(part, quantized=False) for _, _, part in parts}
+    if calls_quantizing(model):
+        programs |= {part: _OnStandIns(part) for _, _, part in parts if _is_scripted(part) and programs[part] is None}
     with contextlib.ExitStack() as restore:
         for owner, name, part in parts:
             if programs[part] is not None:
                 restore.callback(owner._modules.__setitem__, name, part)
                 owner._modules[name] = programs[part]
         yield
-
-
-def _on_stand_ins(part: Any) -> torch.nn.Module | None:
-    """Return a part that also runs on stand-ins; None for one that is not scripted."""
-    return _OnStandIns(part) if _is_scripted(part) else None
 
 
 class _OnStandIns(torch.nn.Module):
@@ -87,15 +84,10 @@ class _OnStandIns(torch.nn.Module):
         super().__init__()
         self.part = part
 
-        def forward(*args: Any, **kwargs: Any) -> Any:
-            if any(isinstance(leaf, StandIn) for leaf in pytree.tree_leaves((args, kwargs))):
-                program = as_program(part, quantized=True)
-                assert program is not None
-                return program(*args, **kwargs)
-            return part(*args, **kwargs)
-
-        vars(forward)["__signature__"] = inspect.signature(forward_of(part))
-        vars(self)["forward"] = forward
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        stand_ins = any(isinstance(leaf, StandIn) for leaf in pytree.tree_leaves((args, kwargs)))
+        program = as_program(self.part, quantized=True) if stand_ins else None
+        return (program or self.part)(*args, **kwargs)
 
 
 class _Part(torch.nn.Module):
