@@ -19,15 +19,11 @@ class Known:
 
 
 _REFUSAL = "The test expects an error of torch's exporter, or a wrong result; the export is right."
-_OWN_QUANTIZED = (
-    "adaptive_avg_pool2d", "arithmetic", "conv1d", "conv1d_relu", "conv2d", "conv2d_relu", "conv3d", "conv3d_relu",
-    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "flatten", "linear",
-)  # fmt: skip
 
 KNOWN: list[Known] = [
     Known(
-        "A Python bool is a constant of the file; torch.onnx's is an input, which the test feeds.",
-        (_9, _13, _17, _SCRIPTED),
+        "A Python bool is a constant of a traced file; torch.onnx's is an input, which the test feeds.",
+        (_9, _13, _17),
         ("test_arithmetic_prim_bool",),
     ),
     Known("A tensor that is the key of a dict is a constant; torch.onnx has it as an input.", (_9, _13, _17), ("test_dict",)),
@@ -58,44 +54,22 @@ KNOWN: list[Known] = [
         ("test_dynamic_chunk",),
     ),
     Known(
-        "At small sizes of the dynamic axis chunk returns fewer pieces, and a file has a fixed number of outputs: refused.",
-        (_13, _17),
-        ("test_chunk",),
-    ),
-    Known(
         "The axis that is squeezed is a Python number, which is a constant of the file, with a warning.",
         (_13, _17),
         ("test_squeeze_dynamic_dim", "test_unsqueeze_dynamic_dim"),
     ),
     Known(
-        "A fault: the rank of the result depends on a dynamic axis, and the trace has that of larger sizes than the example's.",
-        (_13, _17),
-        ("test_slice_dynamic_shape_script",),
+        "The rank of the result depends on a dynamic axis: refused.", (_13, _17, _SCRIPTED), ("test_slice_dynamic_shape_script",)
     ),
-    Known("The rank of the result depends on a dynamic axis: refused.", (_SCRIPTED,), ("test_slice_dynamic_shape_script",)),
     Known("This release of torch refuses the model in eager mode.", (_13, _17), ("test_quantized_conv_transpose3d",)),
-    Known(
-        "A quantized input or output of a TorchScript module is one value, its integers; torch.onnx has three.",
-        (_SCRIPTED,),
-        ("test_dequantize", "test_quantize_per_tensor", *(f"test_quantized_{name}" for name in _OWN_QUANTIZED)),
-    ),
-    Known(
-        "The test compares the form of the graph: torch.onnx's optional output has the shape of the tensor.",
-        (_SCRIPTED,),
-        tuple(
-            f"test_optional_output_{kind}_{size}"
-            for kind in ("IfNoneInput", "IfNoneOutput", "LoopNoneInput", "LoopNoneOutput")
-            for size in (0, 1)
-        ),
-    ),
     Known(
         "A list of numbers is an input for each number; torch.onnx's is a sequence, which the test feeds.",
         (_SCRIPTED,),
         ("test_pad_types_scalar_list", "test_pad_types_scalar_tensor_list"),
     ),
     Known(
-        "None, an empty list and a list of numbers of unknown length are no outputs of a file.",
+        "None and a list of numbers of unknown length are no outputs of a file.",
         (_SCRIPTED,),
-        ("test_list_append_nested_2", "test_tuple_with_none_outputs", "test_uninitialized_intList"),
+        ("test_tuple_with_none_outputs", "test_uninitialized_intList"),
     ),
 ]

@@ -471,3 +471,46 @@ def test_a_module_called_twice_and_one_that_is_interleaved() -> None:
     program = onnx_exporter.export(Twice(), X, opset_version=17, export_modules_as_functions={torch.nn.Linear}, verify=True)
     calls = [node for node in program.model.graph if node.op_type == "Linear"]
     assert len(calls) == 2 and len(program.model.functions) == 1
+
+
+class NoneOrTensor(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor | None:
+        y: torch.Tensor | None = None
+        if x.size(0) > 1:
+            y = x * 2
+        return y
+
+
+class NoneUntilALoop(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor | None:
+        y: torch.Tensor | None = None
+        for _ in range(x.size(0)):
+            y = x * 2
+        return y
+
+
+@pytest.mark.parametrize("model", [NoneOrTensor(), NoneUntilALoop()], ids=["if", "loop"])
+@pytest.mark.parametrize("length", [0, 1, 3])
+def test_an_optional_output_has_the_shape_of_the_tensor(model: torch.nn.Module, length: int) -> None:
+    scripted = torch.jit.script(model)
+    program = onnx_exporter.export(
+        scripted, torch.ones(length), opset_version=17, input_names=["x"], dynamic_axes={"x": {0: "n"}}
+    )
+    expected = onnx.helper.make_optional_type_proto(onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, ("n",)))
+    assert program.model_proto.graph.output[0].type == expected
+    for x in (torch.ones(0), torch.ones(1), torch.ones(4)):
+        result, wanted = program(x), model(x)
+        assert (result is None) == (wanted is None)
+        assert wanted is None or torch.equal(result, wanted)
+
+
+class EmptyLists(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        one: list[torch.Tensor] = []
+        other: list[torch.Tensor] = []
+        return one, other
+
+
+def test_empty_lists_alone_are_empty_sequences() -> None:
+    program = onnx_exporter.export(torch.jit.script(EmptyLists()), (torch.ones(2),))
+    assert program(torch.ones(2)) == ([], [])

@@ -117,3 +117,10 @@ def test_names_behind_the_numbers_are_the_parameters() -> None:
 
     program = onnx_exporter.export(Scaled(6, 2), (X, 2.0), input_names=["x", "s", "w", "b"])
     assert inputs(program) == ["x", "s"] and set(program.model.graph.initializers) == {"w", "b"}
+
+
+def test_a_bool_of_a_script_is_an_input() -> None:
+    program = onnx_exporter.export(torch.jit.script(Both()), (X, 2, 0.5, True), input_names=["x", "k", "s", "flag"])
+    assert [value.name for value in program.model.graph.inputs] == ["x", "k", "s", "flag"]
+    for flag in (True, False):
+        torch.testing.assert_close(program(X, 3, 1.5, flag), Both()(X, 3, 1.5, flag))

@@ -72,3 +72,25 @@ def test_the_model_keeps_no_hooks() -> None:
 def test_a_captured_script_gets_no_hooks() -> None:
     program = onnx_exporter.export(torch.nn.Linear(3, 2), (torch.randn(2, 3),), capture="script")
     assert len(program.model.graph.inputs) == 1
+
+
+class Flatten(torch.nn.Module):
+    """Names no quantizing operator: only its input is quantized."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.flatten(x, 0)
+
+
+@pytest.mark.parametrize("model", [Relu(), Linear(), Flatten()], ids=["relu", "linear", "flatten"])
+def test_a_scripted_module_takes_and_returns_three_values(model: torch.nn.Module) -> None:
+    scripted = torch.jit.script(model)
+    others = [(quantized(0.1, 3),), (quantized(1.5, 255),)]
+    verify(scripted, (quantized(0.25, 128),), additional_test_inputs=others)
+    graph = onnx_exporter.export(scripted, (quantized(0.25, 128),), input_names=["x"]).model.graph
+    assert types(graph.inputs)[1:] == [("x.scale", "DOUBLE", 0), ("x.zero_point", "INT64", 0)]
+
+
+def test_a_result_that_a_scripted_module_quantizes() -> None:
+    program = onnx_exporter.export(torch.jit.script(Quantize()), (torch.randn(2, 3),))
+    assert [len(value.shape) for value in program.model.graph.outputs] == [2, 0, 0]
+    verify(torch.jit.script(Quantize()), (torch.randn(2, 3),), additional_test_inputs=[(torch.randn(2, 3) * 9,)])

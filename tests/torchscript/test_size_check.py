@@ -465,3 +465,17 @@ def test_a_trace_leaves_the_model_as_it_was(dynamic: Any) -> None:
     program = exported(model, (X,), capture="trace", dynamic_shapes=dynamic)
     assert model.names == ["one"] and not hasattr(model, "last") and torch.equal(model.table, torch.ones(4))
     torch.testing.assert_close(program(X), Written()(X))
+
+
+@pytest.mark.parametrize("length", [13, 18])
+def test_fewer_pieces_at_smaller_sizes_are_no_refusal(length: int) -> None:
+    """At sizes in the opposite order, the axis has length 4, of which chunk makes two pieces."""
+    dynamic = ({0: "n", 1: "m"},)
+    with pytest.warns(UserWarning, match="gives as many pieces as for the example, 3"):
+        program = onnxexp.export(lambda x: x.chunk(3, 1), (torch.randn(1, length),), capture="trace", dynamic_shapes=dynamic)
+    program.verify(torch.randn(2, 15))
+
+
+def test_a_number_of_pieces_that_is_a_size_is_refused() -> None:
+    with pytest.raises(CaptureError):
+        onnxexp.export(lambda x: x.chunk(x.size(0), 1), (torch.randn(3, 18),), capture="trace", dynamic_shapes=({0: "n"},))

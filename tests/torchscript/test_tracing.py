@@ -527,3 +527,11 @@ def test_a_fixed_axis_names_the_line_that_made_its_size_a_number() -> None:
         with pytest.raises(CaptureError, match="the model fixes it to 2") as caught:
             onnxexp.export(model, (X,), capture="trace", dynamic_shapes={"x": {0: "n"}})
         assert re.search(r"# met here\n.*a size of the example a constant:\n.*# made here", str(caught.value)), str(caught.value)
+
+
+@pytest.mark.parametrize("dynamic", [None, ({0: "n"},)], ids=["static", "dynamic"])
+def test_a_size_as_the_first_factor(dynamic) -> None:
+    def scaled(x: Tensor) -> Tensor:
+        return x.shape[0] * 2 * x + x.shape[0] / (x.abs() + 1)
+
+    exported(scaled, (torch.randn(2, 3),), capture="trace", dynamic_shapes=dynamic).verify()

@@ -27,7 +27,7 @@ from onnxexp_torch_onnx.graph_text import PARAMETER, graph_text
 from onnxexp_torch_onnx.module_functions import ModuleFunctions, check_opset
 from onnxexp_torch_onnx.number_inputs import Example, export_with_number_inputs, read_example, take_floats_as_doubles
 from onnxexp_torch_onnx.onnxscript_symbolics import translations
-from onnxexp_torch_onnx.quantized_values import quantized_as_parts, split_arguments
+from onnxexp_torch_onnx.quantized_values import quantized_as_parts, with_quantized_parts
 from onnxexp_torch_onnx.registry import registered
 from onnxexp_torch_onnx.settings import settings
 
@@ -70,9 +70,9 @@ def export(
 
     Args:
         training: A member of TrainingMode, or a bool; None is EVAL.
-        args, kwargs: As for `onnxexp.export`. An int or a float is an input of the graph, unless `dynamic_shapes` is given; a
-            number that the model fixes is a constant, with a warning. A quantized tensor is three inputs, and as a result three
-            outputs: integers, scale and zero point.
+        args, kwargs: As for `onnxexp.export`. An int or a float is an input of the graph, unless `dynamic_shapes` is given, and
+            so is a bool of a script; a number that the model fixes is a constant, with a warning. A quantized tensor is three
+            inputs, and as a result three outputs: integers, scale and zero point.
         dynamic_axes: As for `onnxexp.export`; an input's axis that the model fixes is static, with a warning.
         input_names: Names of the inputs, then of the parameters in the order of the model's state_dict.
         operator_export_type: A member of OperatorExportTypes; None is ONNX.
@@ -89,7 +89,7 @@ def export(
 
     Raises what `onnxexp.export` raises, and CheckerError if `enable_onnx_checker` is set and the check fails.
     """
-    args, kwargs = split_arguments(model := unwrapped(model), capture, args, kwargs)
+    model, args, kwargs = with_quantized_parts(unwrapped(model), capture, args, kwargs)
     old = deprecated_arguments.read(older, inspect.signature(export).parameters)
     kind = deprecated_arguments.export_type(operator_export_type, old.get("aten"), old.get("export_raw_ir"))
     if keep_initializers_as_inputs is None:

@@ -33,7 +33,7 @@ class Example:
     Attributes:
         names: The given name of each input, by leaf; there may be fewer than inputs.
         parameter_names: The names behind those of the inputs.
-        numbers: The leaves that are an int or a float.
+        numbers: The leaves that are an int or a float, or a bool for a script, which branches by it at run time.
     """
 
     model: Any
@@ -68,10 +68,15 @@ def read_example(model: Any, args: Any, kwargs: Mapping[str, Any] | None, names:
     if positional and type(positional[-1]) is dict:
         positional, named = positional[:-1], {**positional[-1], **named}
     register_containers((positional, named))
-    if isinstance(model, (ScriptModule, ScriptFunction)):
+    scripted = isinstance(model, (ScriptModule, ScriptFunction))
+    if scripted:
         positional, named = whole_lists(as_module(model), positional, named, "script")
     leaves, spec = pytree.tree_flatten((positional, named))
-    found = [index for index, leaf in enumerate(leaves) if numbers and type(leaf) in (int, float)]
+    found = [
+        index
+        for index, leaf in enumerate(leaves)
+        if numbers and (type(leaf) in (int, float) or (scripted and type(leaf) is bool))
+    ]
     inputs = [index for index, leaf in enumerate(leaves) if index in found or isinstance(leaf, (torch.Tensor, TensorList))]
     given = dict(zip(inputs, names, strict=False))
     return Example(model, leaves, spec, given, list(names)[len(inputs) :], found)

@@ -6,15 +6,18 @@ The integers, the scale and the zero point are an input or an output each.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch.utils import _pytree as pytree
 
+from onnxexp.capture.model_tensors import call_unharmed
+from onnxexp.request.module_and_forward import forward_of
 from onnxexp.torch_compat import ScriptModule
 
-__all__ = ["quantized_as_parts", "split_arguments"]
+__all__ = ["quantized_as_parts", "with_quantized_parts"]
 
 
 class Parts(NamedTuple):
@@ -25,31 +28,62 @@ class Parts(NamedTuple):
     zero_point: torch.Tensor
 
 
-def split_arguments(model: Any, capture: str, args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """Split quantized arguments if `quantized_as_parts` joins them again.
+def with_quantized_parts(model: Any, capture: str, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
+    """Return a model that takes parts of quantized tensors, and its arguments.
 
-    A scale is float64 and a zero point int64.
+    A scale is float64 and a zero point int64. `quantized_as_parts` lets the model join them again. Functions and modules of a
+    graph keep their form, which is the integers alone. A module of TorchScript, which has no hooks, becomes a part of one that
+    joins them itself.
     """
+    if capture != "script" and isinstance(model, ScriptModule) and _has_quantized(model, args, kwargs):
+        model = _OfParts(model)
     if not _takes_parts(model, capture):
-        return args, kwargs
-    return _split(args, torch.float64, torch.int64), _split(kwargs, torch.float64, torch.int64)
+        return model, args, kwargs
+    return model, _split(args, torch.float64, torch.int64), _split(kwargs, torch.float64, torch.int64)
 
 
 @contextlib.contextmanager
 def quantized_as_parts(model: Any, capture: str) -> Iterator[None]:
-    """Let a module take and return the parts of quantized tensors.
-
-    Functions, modules of a graph and those of TorchScript keep their form, which is the integers alone.
-    """
+    """Let a module take and return the parts of quantized tensors."""
     handles: list[Any] = []
-    if _takes_parts(model, capture):
-        handles.append(model.register_forward_pre_hook(_join, with_kwargs=True))
+    if _takes_parts(model, capture) and not isinstance(model, _OfParts):
+        handles.append(model.register_forward_pre_hook(_pre_hook, with_kwargs=True))
         handles.append(model.register_forward_hook(lambda _module, _args, result: _split(result, torch.float32, None)))
     try:
         yield
     finally:
         for handle in handles:
             handle.remove()
+
+
+class _OfParts(torch.nn.Module):
+    """A module of TorchScript that takes and returns the parts of quantized tensors."""
+
+    def __init__(self, program: ScriptModule) -> None:
+        super().__init__()
+        self.program = program
+        self.training = program.training
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            args, kwargs = _join(args, kwargs, torch._make_per_tensor_quantized_tensor)
+            return _split(self.program(*args, **kwargs), torch.float32, None)
+
+        vars(forward)["__signature__"] = inspect.signature(forward_of(program))
+        vars(self)["forward"] = forward
+
+
+def _has_quantized(program: ScriptModule, args: Any, kwargs: Any) -> bool:
+    """Whether a program takes or returns a tensor that is quantized with one scale."""
+    if any(map(_is_quantized, pytree.tree_leaves((args, kwargs)))):
+        return True
+    if "quantize" not in str(getattr(program, "inlined_graph", "")):
+        return False
+    positional = args if type(args) is tuple else (args,)
+    named = dict(kwargs or {})
+    if positional and type(positional[-1]) is dict:
+        positional, named = positional[:-1], {**positional[-1], **named}
+    with torch.no_grad():
+        return any(map(_is_quantized, pytree.tree_leaves(call_unharmed(program, positional, named))))
 
 
 def _takes_parts(model: Any, capture: str) -> bool:
@@ -59,17 +93,20 @@ def _takes_parts(model: Any, capture: str) -> bool:
     )
 
 
-def _join(_module: Any, args: Any, kwargs: Any) -> Any:
+def _join(args: Any, kwargs: Any, make: Callable[..., torch.Tensor]) -> tuple[Any, Any]:
+    """Replace parts by the quantized tensors that `make` makes of them."""
+
+    def joined(each: Any) -> Any:
+        return make(each.integers, each.scale.float(), each.zero_point) if isinstance(each, Parts) else each
+
     leaves, structure = pytree.tree_flatten((args, kwargs), is_leaf=lambda each: isinstance(each, Parts))
     if not any(isinstance(each, Parts) for each in leaves):
         return args, kwargs
-    return pytree.tree_unflatten(map(_joined, leaves), structure)
+    return pytree.tree_unflatten(map(joined, leaves), structure)  # type: ignore[no-any-return]
 
 
-def _joined(value: Any) -> Any:
-    if not isinstance(value, Parts):
-        return value
-    return torch._make_per_tensor_quantized_tensor(value.integers, value.scale.float(), value.zero_point)  # type: ignore[arg-type]
+def _pre_hook(_module: Any, args: Any, kwargs: Any) -> Any:
+    return _join(args, kwargs, torch._make_per_tensor_quantized_tensor)
 
 
 def _split(values: Any, scale: torch.dtype, zero_point: torch.dtype | None) -> Any:

@@ -14,7 +14,7 @@ from onnxexp import VerificationError
 from onnxexp.checking.comparison import compare, run_eager
 from onnxexp_torch_onnx.exporting import export
 from onnxexp_torch_onnx.mismatch import GraphInfo, find_mismatch
-from onnxexp_torch_onnx.quantized_values import quantized_as_parts, split_arguments
+from onnxexp_torch_onnx.quantized_values import quantized_as_parts, with_quantized_parts
 
 __all__ = ["GraphInfo", "OnnxBackend", "VerificationOptions", "find_mismatch", "verify"]
 
@@ -92,7 +92,7 @@ def verify(
             args, kwargs = args[:-1], args[-1]
         assert program.eager is not None
         capture = more.get("capture", "auto")
-        args, kwargs = split_arguments(model, capture, args, kwargs)
+        _, args, kwargs = with_quantized_parts(model, capture, args, kwargs)
         with quantized_as_parts(model, capture):
             expected = run_eager(program.eager, args, kwargs)
         actual = _reference(program, args, kwargs) if options.backend is OnnxBackend.REFERENCE else program(*args, **kwargs)

@@ -7,15 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from onnxexp import CaptureError, Graph, ScalarType, TensorType, Value
 from onnxexp_torchscript import unknown_length_lists
-from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor
+from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor, expr_of
 from onnxexp_torchscript.export_time_values import UNINITIALIZED, Items, Journal, Maybe, restore
 from onnxexp_torchscript.interpreter import Interpreter
 from onnxexp_torchscript.python_numbers import Number, is_number, unwrap, wrap
 
-__all__ = ["Raised", "if_", "joined", "kind_of", "placeholder", "with_optionals"]
+__all__ = ["Raised", "fake_of_unread", "fitted", "if_", "joined", "kind_of", "unassigned", "with_optionals"]
 
 
 class Raised(CaptureError):
@@ -196,6 +197,12 @@ class _Join:
         if not isinstance(known, (Value, Number, Items)):  # a constant: nothing reads the other
             return known
         filler = self._in(0 if known is other else 1, lambda: placeholder(self.interpreter, known))
+        fake = fake_of_unread(self.interpreter, known)
+        if fake is not None:
+            output = self.interpreter.value("prim::If", fake)
+            one, other = (filler, known) if known is other else (known, filler)
+            self._out(one, other, output)
+            return output
         return self.of(filler, known) if known is other else self.of(known, filler)
 
     def _in(self, way: int, make: Any) -> Any:
@@ -272,6 +279,17 @@ def kind_of(number: Any) -> type:
     return type(number)
 
 
+def fake_of_unread(interpreter: Interpreter, like: Any) -> AbstractTensor | None:
+    """Return the fake of a tensor, for a variable whose placeholder is not read.
+
+    None where a size is known only inside of a branch or a loop.
+    """
+    fake = interpreter.sizes.of(like) if isinstance(like, Value) else None
+    if not isinstance(fake, AbstractTensor) or any(free_unbacked_symbols(expr_of(size)) for size in fake.shape):
+        return None
+    return fake
+
+
 def placeholder(interpreter: Interpreter, like: Any) -> Any:
     """Create a placeholder of the same type, for an unread variable."""
     if isinstance(like, Items):
@@ -285,3 +303,19 @@ def placeholder(interpreter: Interpreter, like: Any) -> Any:
     if like.type.dtype is None:
         raise interpreter.refuse("a variable that only some branches assign has no known dtype", "assign it in every branch")
     return interpreter.constant(torch.zeros(sizes, dtype=like.type.dtype))
+
+
+def unassigned(interpreter: Interpreter, like: Any) -> Any:
+    """Create the value of a variable before its first assignment."""
+    return placeholder(interpreter, like) if isinstance(like, (Value, Number, Items, bool, int, float)) else like
+
+
+def fitted(start: Any, now: Any) -> Any:
+    """Convert a variable to an optional one if it is optional before the loop."""
+    if isinstance(start, tuple) and isinstance(now, tuple) and len(start) == len(now):
+        return tuple(fitted(a, b) for a, b in zip(start, now, strict=True))
+    if not isinstance(start, Maybe):
+        return now
+    if isinstance(now, Maybe):
+        return Maybe(now.absent, fitted(start.value, now.value))
+    return Maybe(True, start.value) if now is None else Maybe(False, fitted(start.value, now))

@@ -26,7 +26,7 @@ from onnxexp_torchscript.size_check import check_sizes
 from onnxexp_torchscript.split_ops import kept_pieces
 from onnxexp_torchscript.trace import Recording
 from onnxexp_torchscript.type_inference import TypeInference
-from onnxexp_torchscript.unknown_length_lists import as_sequence
+from onnxexp_torchscript.unknown_length_lists import as_sequence, promote
 
 __all__ = ["TABLES", "convert"]
 
@@ -102,6 +102,7 @@ def _converted(recording: Recording, spec: DynamicSpec, optional: bool, compare:
         warn(f"ONNX has no exceptions: what the program raises for some inputs, the exported model does not:{lines}")
     recording.warnings += interpreter.kept
     graph.outputs = _outputs(interpreter, results, recording)
+    _make_optionals_in_branches(interpreter)
     try:
         sizes.check(spec)
     except CaptureError as error:
@@ -145,7 +146,10 @@ def _argument(interpreter: Interpreter, value: Any, parameter: inspect.Parameter
 
 
 def _outputs(interpreter: Interpreter, results: list[Any], recording: Recording) -> list[Any]:
-    pairs = zip(recording.graph.block().outputs(), results, strict=True)
+    pairs = list(zip(recording.graph.block().outputs(), results, strict=True))
+    for items in [items for value, result in pairs for items in _empty_lists(result, value.type())]:
+        items.element = interpreter.sizes.unbacked.tensor(torch.get_default_dtype(), [])
+        promote(interpreter, items)
     found = [leaf for value, result in pairs for leaf in _leaves(interpreter.at(value.node()), result)]
     if recording.signature is None:
         outputs = map(unwrap, found)
@@ -159,6 +163,16 @@ def _outputs(interpreter: Interpreter, results: list[Any], recording: Recording)
     if len(found) != len(wanted):
         raise CaptureError(f"the program returns {len(wanted)} values for the example, and {len(found)} as it was read")
     return [_like(interpreter, leaf, example) for leaf, example in zip(found, wanted, strict=True)]
+
+
+def _empty_lists(result: Any, type_: Any) -> list[Items]:
+    """Return the lists of a result of empty lists of tensors alone, else none."""
+    if isinstance(result, Items):
+        of_tensors = type_.kind() == "ListType" and type_.getElementType().kind() == "TensorType"
+        return [result] if of_tensors and not result and result.sequence is None else []
+    parts = list(result) if isinstance(result, tuple) else []
+    found = [_empty_lists(*pair) for pair in zip(parts, type_.elements(), strict=True)] if parts else []
+    return [items for each in found for items in each] if all(found) else []
 
 
 def _with_single_leaves(result: Any, example: Any) -> Any:
@@ -200,6 +214,29 @@ def _leaves(interpreter: Interpreter, result: Any) -> list[Any]:
     if isinstance(result, dict):
         return [leaf for element in result.values() for leaf in _leaves(interpreter, element)]
     return [result]
+
+
+def _make_optionals_in_branches(interpreter: Interpreter) -> None:
+    """Make an optional, the only output, in the branches that decide it."""
+    graph = interpreter.root
+    if [node.op for node in graph.nodes[-2:]] != ["prim::If", "prim::Optional"]:
+        return
+    branch, optional = graph.nodes[-2:]
+    absent, value, dtype = optional.args
+    if graph.outputs != optional.outputs or len(branch.outputs) != 2 or {*branch.outputs} != {absent, value}:
+        return
+    places = [branch.outputs.index(each) for each in (absent, value)]
+    for block in branch.blocks:
+        made = interpreter.value("prim::Optional", UNKNOWN)
+        is_none, like = (block.outputs[place] for place in places)
+        with interpreter.writing_to(block):
+            if is_none is True:  # both branches have the sizes of the tensor
+                like = interpreter.value("prim::Zeros", interpreter.sizes.of(value))
+                interpreter.append("prim::Zeros", [dtype], [like])
+            interpreter.append("prim::Optional", [is_none, like, dtype], [made])
+        block.outputs = [made]
+    branch.outputs = optional.outputs
+    del graph.nodes[-1]
 
 
 def _optional(interpreter: Interpreter, result: Maybe) -> Value:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from onnxexp import CaptureError, Graph, TensorType, Value
 from onnxexp_torchscript import unknown_length_lists
 from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor
-from onnxexp_torchscript.branches import joined, kind_of, placeholder
+from onnxexp_torchscript.branches import fake_of_unread, fitted, joined, kind_of, unassigned
 from onnxexp_torchscript.export_time_values import UNINITIALIZED, Items, Journal, Maybe, build, flatten, restore
 from onnxexp_torchscript.interpreter import Interpreter
 from onnxexp_torchscript.loop_lists import Collected, collectable, extended_lists, with_extended
@@ -69,10 +71,11 @@ def _round(interpreter: Interpreter, block: Any, given: list[Any]) -> list[Any]:
 class _Slot:
     """One leaf of a loop's state.
 
-    `start` is its value before the loop. A `fixed` leaf never changes; any other has the fake `fake` inside the body.
+    `start` is its value before the loop; one that nothing reads has its fake in `unread`. A `fixed` leaf never changes; any
+    other has the fake `fake` inside the body.
     """
 
-    def __init__(self, interpreter: Interpreter, start: Any) -> None:
+    def __init__(self, interpreter: Interpreter, start: Any, unread: Mapping[Value, Any] = MappingProxyType({})) -> None:
         self.start = start
         self.fixed = not isinstance(start, (Value, Number, Items, bool, int, float))
         self.settled = self.fixed
@@ -83,9 +86,9 @@ class _Slot:
         if isinstance(start, Items):
             unknown_length_lists.promote(interpreter, start)
         elif not self.fixed:
-            self.fake = (
-                interpreter.sizes.unbacked.any_number(kind_of(unwrap(start))) if is_number(start) else interpreter.sizes.of(start)
-            )
+            number = is_number(start)
+            self.fake = None if number else unread.get(start) or interpreter.sizes.of(start)
+            self.fake = interpreter.sizes.unbacked.any_number(kind_of(unwrap(start))) if number else self.fake
             self.type = start.type if isinstance(start, Value) and isinstance(start.type, TensorType) else None
 
     def enter(self, interpreter: Interpreter) -> Any:
@@ -150,6 +153,7 @@ class _Rolled:
         self.structure: Any = None
         self.collected: list[Collected] = []
         self.collecting = True
+        self.unread: dict[Value, Any] = {}
         self.known = set(interpreter.sizes.env.var_to_range)
 
     def read(self) -> list[Any]:
@@ -176,7 +180,7 @@ class _Rolled:
         interpreter = self.interpreter
         leaves, structure = flatten(self._state())
         if structure != self.structure:
-            self.structure, self.slots = structure, [_Slot(interpreter, leaf) for leaf in leaves]
+            self.structure, self.slots = structure, [_Slot(interpreter, leaf, self.unread) for leaf in leaves]
         graph = Graph()
         with interpreter.journal.stretch() as entries, interpreter.writing_to(graph):
             for cell in self.cells:
@@ -191,8 +195,8 @@ class _Rolled:
             try:
                 going, *after = _round(interpreter, self.block, [index, *with_extended(carried, self.extended)])
                 after = [thing for index, thing in enumerate(after) if index not in self.extended]
-                fitted = tuple(_fitted(start, now) for start, now in zip(self.carried, after, strict=True))
-                results = (fitted, tuple(cell.get() for cell in self.cells))
+                narrow = tuple(fitted(start, now) for start, now in zip(self.carried, after, strict=True))
+                results = (narrow, tuple(cell.get() for cell in self.cells))
                 for collected in self.collected:
                     collected.leave(self.known)
             except CaptureError as error:
@@ -296,7 +300,10 @@ class _Rolled:
     def _unknown(self, like: Any) -> Any:
         """Create the initial value of a variable that the loop assigns first."""
         leaves, structure = flatten(like)
-        return build(structure, iter([_unassigned(self.interpreter, leaf) for leaf in leaves]))
+        made = [unassigned(self.interpreter, leaf) for leaf in leaves]
+        pairs = zip(made, leaves, strict=True)
+        self.unread |= {new: fake_of_unread(self.interpreter, leaf) for new, leaf in pairs if isinstance(new, Value)}
+        return build(structure, iter(made))
 
     def _settle(self, slot: _Slot, after: Any) -> bool:
         """Widen a leaf's type by its value after an iteration; True if it changed."""
@@ -306,7 +313,7 @@ class _Rolled:
             if after is UNINITIALIZED:
                 return False
             slot.fixed, slot.settled = False, True
-            fresh = _Slot(self.interpreter, _unassigned(self.interpreter, after) if slot.start is UNINITIALIZED else slot.start)
+            fresh = _Slot(self.interpreter, unassigned(self.interpreter, after) if slot.start is UNINITIALIZED else slot.start)
             if fresh.fixed:
                 raise self.interpreter.refuse(
                     f"a loop changes a {type(slot.start).__name__}", "carry tensors, numbers or lists of them"
@@ -381,20 +388,5 @@ class _Rolled:
         return with_extended(carried, self.extended)
 
 
-def _fitted(start: Any, now: Any) -> Any:
-    """Convert a variable to an optional one if it is optional before the loop."""
-    if isinstance(start, tuple) and isinstance(now, tuple) and len(start) == len(now):
-        return tuple(_fitted(a, b) for a, b in zip(start, now, strict=True))
-    if not isinstance(start, Maybe):
-        return now
-    if isinstance(now, Maybe):
-        return Maybe(now.absent, _fitted(start.value, now.value))
-    return Maybe(True, start.value) if now is None else Maybe(False, _fitted(start.value, now))
-
-
 def _is_constant(thing: Any) -> bool:
     return not isinstance(thing, (Value, Number, Items))
-
-
-def _unassigned(interpreter: Interpreter, like: Any) -> Any:
-    return placeholder(interpreter, like) if isinstance(like, (Value, Number, Items, bool, int, float)) else like

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,8 @@ _WINDOW = 8
 _MORE = 1.25
 """A second trace with at most this ratio of elements costs no more than the first and its conversion."""
 _SHIFT = 3
+_MOST = 64
+"""The largest ratio of elements of an example that only grows to be no smaller on any axis."""
 _ATTEMPTS = 4
 """How many choices of sizes are tried until sums stay sums."""
 
@@ -103,7 +106,8 @@ def other_sizes(spec: DynamicSpec, example: Sequence[Any], axes: AxisLengths, op
     First every size is another one, then sizes keep their powers of two, their differences, their ratios. Every dynamic number
     is another one, too. Nothing is yielded where no axis and no number is dynamic.
 
-    With `opposite`, the only example has the smallest size where the largest was: ``max(n, m)`` is the other one there.
+    With `opposite`, the examples have the smallest size where the largest was: ``max(n, m)`` is the other one there. The second
+    has no smaller sizes than the user's, where that takes no more than 64 times as many elements.
     """
     sizes = _sizes(spec, axes)
     given = {index: example[index] for index, wanted in spec.scalars.items() if wanted.required}
@@ -124,7 +128,12 @@ def _choices(sizes: Sequence[_Size], one_new: bool, opposite: bool) -> Iterator[
     apart = _apart(sizes, one_new)
     yield apart
     if opposite:
-        yield _reversed([size.value for size in sizes], apart)
+        own = [size.value for size in sizes]
+        turned = _reversed(own, apart)
+        yield turned
+        factor = max((-(-one // other) for one, other in zip(own, turned, strict=True)), default=1)
+        if len(own) > 1 and math.prod(factor * other for other in turned) <= _MOST * math.prod(own):
+            yield [factor * other for other in turned]
     else:
         yield from ([change(size.value) for size in sizes] for change in _CHANGES)
 

@@ -1,6 +1,6 @@
 """Lower lists of unknown length to sequences, optional results to optionals.
 
-The nodes are ``prim::Sequence…``, ``prim::SplitToSequence`` and ``prim::Optional``.
+The nodes are ``prim::Sequence…``, ``prim::SplitToSequence``, ``prim::Optional…`` and ``prim::Zeros``.
 """
 
 from __future__ import annotations
@@ -112,8 +112,19 @@ def _optional(op: Builder, absent: Any, value: Any, dtype: torch.dtype) -> Any:
             f"{_FIRST_WITH_OPTIONALS} on; the target is opset {op.opset}",
             _FIRST_WITH_OPTIONALS,
         )
-    type_ = ir.TypeAndShape(ir.TensorType(ir.tensor_adapters.from_torch_dtype(dtype)), None)
-    return op.if_(absent, lambda: [op.Optional(type=type_)], lambda: [op.Optional(op.constant(value))])[0]
+    tensor = op.constant(value)
+    shape = TensorType(None, tensor.shape)
+    sizes = None if tensor.shape is None else ir.Shape(tensor.shape)
+    type_ = ir.TypeAndShape(ir.TensorType(ir.tensor_adapters.from_torch_dtype(dtype)), sizes)
+
+    def made(*of: Any) -> list[Any]:
+        optional = op.Optional(*of, type=type_)
+        optional.fill(shape)
+        return [optional]
+
+    if isinstance(absent, bool):
+        return made(*[tensor] * (not absent))[0]
+    return op.if_(absent, made, lambda: made(tensor))[0]
 
 
 def _element(op: Builder, optional: Any, present: Any, dtype: torch.dtype) -> Any:
@@ -121,13 +132,18 @@ def _element(op: Builder, optional: Any, present: Any, dtype: torch.dtype) -> An
     type_ = op.node.outputs[0].type
 
     def filler() -> list[Any]:
-        if not isinstance(type_, TensorType) or type_.dtype is None:
-            return [op.SequenceEmpty(dtype=dtype)]
-        sizes = [op.size_of(size) for size in type_.sizes or ()]
-        zero = op.constant(torch.zeros((), dtype=dtype))
-        return [op.Expand(zero, [1 if size is None else size for size in sizes]) if sizes else zero]
+        is_tensor = isinstance(type_, TensorType) and type_.dtype is not None
+        return [_zeros(op, dtype) if is_tensor else op.SequenceEmpty(dtype=dtype)]
 
     return op.if_(present, lambda: [op.OptionalGetElement(optional)], filler)[0]
+
+
+def _zeros(op: Builder, dtype: torch.dtype) -> Any:
+    """Make zeros of the sizes of the node's output."""
+    type_ = op.node.outputs[0].type
+    sizes = [op.size_of(size) for size in (type_.sizes if isinstance(type_, TensorType) else None) or ()]
+    zero = op.constant(torch.zeros((), dtype=dtype))
+    return op.Expand(zero, [1 if size is None else size for size in sizes]) if sizes else zero
 
 
 _OPERATORS: Mapping[str, Callable[..., Any]] = MappingProxyType(
@@ -147,6 +163,7 @@ _OPERATORS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "prim::SequenceSlice": _slice,
         "prim::SplitToSequence": _split,
         "prim::Optional": _optional,
+        "prim::Zeros": _zeros,
         "prim::OptionalHasElement": lambda op, optional: op.OptionalHasElement(optional),
         "prim::OptionalGetElement": _element,
     }

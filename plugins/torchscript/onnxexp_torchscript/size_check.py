@@ -10,6 +10,7 @@ import torch
 from onnxexp import CaptureError, warn
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp_torchscript.other_sizes import AxisLengths, OtherSizes, other_sizes
+from onnxexp_torchscript.own_sizes import check_own_sizes
 from onnxexp_torchscript.skipped_products import SkippedProducts
 from onnxexp_torchscript.source_locations import Places
 from onnxexp_torchscript.trace import Recording, Trace
@@ -32,22 +33,30 @@ _CURE_OF_CONTENTS = (
 def check_sizes(recording: Recording, spec: DynamicSpec, axes: AxisLengths) -> dict[tuple[sympy.Symbol, sympy.Symbol], str]:
     """Compare a trace with one at other sizes and with other numbers.
 
+    It is also compared at the example's own sizes, where those were enlarged.
+
     Returns the pairs of sizes that have to be equal, as in the example, each with the difference that it would leave.
 
     Raises CaptureError where the trace has fixed what depends on them. Warns where the model runs at none of the other sizes.
     """
-    again = recording.again
     dynamic = [*spec.scalars.values(), *(axis for axes in spec.axes for axis in axes.values())]
-    if again is None or not any(axis.required for axis in dynamic):
+    if recording.again is None or not any(axis.required for axis in dynamic):
         return {}
+    ties = _check_other_sizes(recording, spec, axes, recording.again)
+    check_own_sizes(recording, spec, recording.again)
+    return ties
+
+
+def _check_other_sizes(
+    recording: Recording, spec: DynamicSpec, axes: AxisLengths, again: Callable[..., Trace]
+) -> dict[tuple[sympy.Symbol, sympy.Symbol], str]:
     failed = ""
     for other, found in _compared(recording, spec, axes, again):
         if isinstance(found, CaptureError):
             failed = f"({other.text}) {found}"
             continue
         if not found and recording.warnings:  # the model branches
-            outcomes = _compared(recording, spec, axes, again, opposite=True)
-            other, found = next(((one, new) for one, new in outcomes if not isinstance(new, CaptureError)), (other, found))
+            other, found = _opposite(recording, spec, axes, again) or (other, found)
         ties = _ties(recording, spec, axes, again) if found else {}
         if found and not ties:
             contents = _follow_from_contents(found, recording, again)
@@ -73,6 +82,22 @@ def _compared(
             yield other, error
         else:
             yield other, _without_chance(found, recording, again) if found else found
+
+
+def _opposite(
+    recording: Recording, spec: DynamicSpec, axes: AxisLengths, again: Callable[..., Trace]
+) -> tuple[OtherSizes, list[Difference]] | None:
+    """Return the differences at sizes in the opposite order; None if the model fails.
+
+    ``chunk`` may give fewer pieces at smaller sizes, of which there is a warning: lengths are compared at larger ones.
+    """
+    result = None
+    for other, found in _compared(recording, spec, axes, again, opposite=True):
+        if not isinstance(found, CaptureError):
+            result = other, found
+            if not any(difference.of_lengths for difference in found):
+                break
+    return result
 
 
 def _ties(
@@ -125,7 +150,8 @@ def _found(recording: Recording, second: Trace) -> list[Difference]:
     leaves, out_spec = second.returned
     if out_spec != recording.out_spec:
         counts = recording.out_spec.num_leaves, out_spec.num_leaves
-        return [Difference(-1, None, f"the model returns {counts[0]} values, and {counts[1]} there")]
+        text = f"the model returns {counts[0]} values, and {counts[1]} there"
+        return [Difference(-1, None, text, of_lengths=counts[0] != counts[1])]
     found = differences(recording.graph, second.graph)
     for one, tensor, other in zip(recording.constants, recording.returned, leaves, strict=True):
         if not tensor and isinstance(one, (bool, int, float, str)) and one != other:

@@ -74,6 +74,8 @@ class Recording:
         functions: What must live as long as the graph that calls it.
         again: Traces the model once more, with another example and attributes replaced.
         conversions: The attributes to replace for a trace of what ``int()`` and ``float()`` have made constants.
+        random: The state of the random generators at the trace.
+        indexed: Whether Python has read a size as an index, of which the tracer does not warn.
     """
 
     graph: Any
@@ -92,6 +94,8 @@ class Recording:
     functions: list[Any] = dataclasses.field(default_factory=list)
     again: Callable[..., Trace] | None = None
     conversions: Replacements = ()
+    random: RandomState = dataclasses.field(default_factory=RandomState)
+    indexed: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -187,9 +191,10 @@ def trace(
             return traced(example, [], replaced)
 
     caught: list[Any] = []
+    indices: list[Any] = []
 
     def run(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Trace:
-        return traced(pytree.tree_leaves((tuple(args), dict(kwargs))), caught)
+        return traced(pytree.tree_leaves((tuple(args), dict(kwargs))), caught, [_noted_indices(indices)])
 
     try:
         example, first = run_fitting(run, functools.partial(run_example, model), args, kwargs, spec)
@@ -202,7 +207,8 @@ def trace(
     flat, state = pytree.tree_leaves(example), {} if first.module is not None else _state(model)
     return Recording(
         first.graph, leaves, flat, state, first.module, constants, returned, in_spec, out_spec, places,
-        _told(recorded), functions=functions, again=again, conversions=traced_conversions(recorded),
+        _told(recorded), functions=functions, again=again, conversions=traced_conversions(recorded), random=random,
+        indexed=bool(indices),
     )  # fmt: skip
 
 
@@ -300,6 +306,18 @@ def _by_module(flat: _Flat, inputs: list[torch.Tensor]) -> tuple[Any, Any]:
 def _length(of: Any, /) -> Any:
     """Return ``len`` of a traced tensor as a traced number, ``x.size(0)``."""
     return of.size(0) if isinstance(of, torch.Tensor) and of.dim() and torch._C._is_tracing() else _len(of)
+
+
+def _noted_indices(read: list[Any]) -> tuple[Any, str, Callable[..., Any]]:
+    """Let `read` get each tensor of a trace that becomes an index."""
+    index = torch.Tensor.__index__
+
+    def noted(tensor: torch.Tensor) -> int:
+        if torch._C._is_tracing():
+            read.append(tensor)
+        return index(tensor)
+
+    return torch.Tensor, "__index__", noted
 
 
 def _replaced(functions: list[Any]) -> Iterator[tuple[Any, str, Any]]:

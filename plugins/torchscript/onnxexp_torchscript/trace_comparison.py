@@ -27,12 +27,14 @@ class Difference:
         node: The node, of the longer graph where the structure differs.
         text: A description; "there" are the sizes of the second trace.
         structural: The graphs are not alike from this node on.
+        of_lengths: A list or the result has another length.
     """
 
     index: int
     node: Any
     text: str
     structural: bool = False
+    of_lengths: bool = False
 
 
 def differences(first: Any, second: Any) -> list[Difference]:
@@ -80,7 +82,8 @@ class _Comparison:
                 if one.kind() != other.kind() or one.kind() == _CONSTANT:
                     one, other = _call(own[place:]), _call(others[place:])
                 longer = other if len(others) > len(own) else one
-                yield Difference(self._index, longer, _other_operator(one, other), structural=True)
+                lengths = one.kind() == other.kind() and one.inputsSize() != other.inputsSize()
+                yield Difference(self._index, longer, _other_operator(one, other), structural=True, of_lengths=lengths)
                 return
             if one.kind() == _CONSTANT:
                 yield from self._constants(one, other)

@@ -111,13 +111,18 @@ def rsub(op: Builder, self: Tensor, other: Any, alpha: Any) -> Tensor:
     return compute(op, "Sub", right, scaled(op, left, alpha))
 
 
+def _is_0d(x: Any) -> bool:
+    """Whether an operand is a number, which a trace has for a size, or a 0-d tensor."""
+    return not isinstance(x, Tensor) or x.rank == 0
+
+
 @table("mul.Tensor", "mul.Scalar", "multiply.Tensor", "multiply.Scalar")
 def mul(op: Builder, self: Tensor, other: Any) -> Tensor:
     """mul.Tensor(Tensor self, Tensor other) -> Tensor"""
     dtype = promoted_dtype(self, other)
     if is_number(other, 1) and self.dtype == dtype:
         return self
-    left, right = promote(op, self, other, dtype=dtype, rounded=self.rank == 0)
+    left, right = promote(op, self, other, dtype=dtype, rounded=_is_0d(self))
     if dtype == torch.bool:
         return both(op, left, right)
     return compute(op, "Mul", left, right)
@@ -165,7 +170,7 @@ def div(op: Builder, self: Tensor, other: Any) -> Tensor:
     dtype = promoted_dtype(self, other, floating=True)
     if is_number(other, 1) and self.dtype == dtype:
         return self
-    return compute(op, "Div", *promote(op, self, other, dtype=dtype, rounded=self.rank == 0))
+    return compute(op, "Div", *promote(op, self, other, dtype=dtype, rounded=_is_0d(self)))
 
 
 @table("div.Tensor_mode", "div.Scalar_mode", "divide.Tensor_mode", "divide.Scalar_mode")

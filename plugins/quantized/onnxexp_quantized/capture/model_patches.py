@@ -12,6 +12,7 @@ import torch
 
 from onnxexp.capture.torch_state import is_exporting, replace_attributes, replace_functions
 from onnxexp.request.module_and_forward import forward_of
+from onnxexp.torch_compat import ScriptModule
 from onnxexp_quantized.capture import byte_tables, dynamic, parameters, prepacking, recurrent
 from onnxexp_quantized.capture.packed_weights import is_packed, unpack
 from onnxexp_quantized.capture.stored_tensors import quantized_weight, stored
@@ -46,9 +47,9 @@ def is_quantized(model: Any) -> bool:
 def calls_quantizing(model: torch.nn.Module) -> bool:
     """Whether a forward of the model's modules names a function that quantizes.
 
-    That of a graph module names operators, which `is_quantized` knows.
+    That of a graph module names operators, which `is_quantized` knows. A scripted one names none.
     """
-    modules = (module for module in model.modules() if not isinstance(module, torch.fx.GraphModule))
+    modules = (module for module in model.modules() if not isinstance(module, (torch.fx.GraphModule, ScriptModule)))
     forwards = (inspect.unwrap(forward_of(module)) for module in modules)
     codes = [forward.__code__ for forward in forwards if inspect.isroutine(forward) and hasattr(forward, "__code__")]
     while codes:

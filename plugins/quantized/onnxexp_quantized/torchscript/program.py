@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError
 from onnxexp.capture.source_lines import is_user_code
 from onnxexp.request.module_and_forward import signature_of
 from onnxexp.torch_compat import ScriptModule
+from onnxexp_quantized.capture.model_patches import calls_quantizing
+from onnxexp_quantized.capture.quantized_tensor import StandIn
 from onnxexp_quantized.torchscript.calls import call_operator
 
 __all__ = ["as_program", "programs_in"]
@@ -64,12 +67,27 @@ def programs_in(model: torch.nn.Module) -> Iterator[None]:
     """Replace the parts of a model that are quantized ones in TorchScript."""
     parts = [(owner, *part) for owner in model.modules() if not _is_scripted(owner) for part in owner._modules.items()]
     programs = {part: as_program(part, quantized=False) for _, _, part in parts}
+    if calls_quantizing(model):
+        programs |= {part: _OnStandIns(part) for _, _, part in parts if _is_scripted(part) and programs[part] is None}
     with contextlib.ExitStack() as restore:
         for owner, name, part in parts:
             if programs[part] is not None:
                 restore.callback(owner._modules.__setitem__, name, part)
                 owner._modules[name] = programs[part]
         yield
+
+
+class _OnStandIns(torch.nn.Module):
+    """A scripted part: a program in Python where an argument is a stand-in."""
+
+    def __init__(self, part: Any) -> None:
+        super().__init__()
+        self.part = part
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        stand_ins = any(isinstance(leaf, StandIn) for leaf in pytree.tree_leaves((args, kwargs)))
+        program = as_program(self.part, quantized=True) if stand_ins else None
+        return (program or self.part)(*args, **kwargs)
 
 
 class _Part(torch.nn.Module):
