@@ -70,6 +70,10 @@ def test_pixels(check):
     Case(lambda x: x.t().as_strided((3,), (1,), 0), SQUARE, opsets=(9, 20), name="as_strided_transposed"),
     Case(lambda x: x.t().as_strided((3,), (1,)), SQUARE, dynamic={0: [0]}, opsets=(9, 20), name="as_strided_transposed_dynamic"),
     Case(lambda x: x[1:].as_strided((2,), (2,), 0), SQUARE, dynamic={0: [0]}, opsets=(9, 20), name="as_strided_rows"),
+    Case(lambda x: x[None].expand_as(x[None]).as_strided((2,), (2,), 1), SQUARE, opsets=(20,), name="as_strided_expanded"),
+    Case(lambda x: x.expand_as(x).clone().as_strided((2,), (3,), 1), SQUARE, opsets=(20,), name="as_strided_of_a_copy"),
+    Case(lambda x: torch.broadcast_tensors(x, x)[0].as_strided((2,), (3,), 1), SQUARE, opsets=(20,), name="as_strided_broadcast"),
+    Case(lambda x: x.movedim(0, 1).as_strided((3,), (1,), 1), SQUARE, dynamic={0: [0]}, opsets=(20,), name="as_strided_moved"),
     Case(lambda x: x[1:, 1:].as_strided((2,), (2,)), SQUARE, opsets=(9, 20), name="as_strided_inner"),
     Case(
         lambda x: x.chunk(2, -1)[0].as_strided((2,), (2,), 1), SQUARE, dynamic={0: [0]}, opsets=(10, 20), name="as_strided_chunk"

@@ -53,7 +53,7 @@ def scaled(x: Tensor) -> Tensor:
 
 
 def branch(x: Tensor) -> Tensor:
-    return x.exp() if int(x.shape[1]) < 6 else x.cos()
+    return x.exp() if index(x.shape[1]) < 6 else x.cos()
 
 
 def as_large(x: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ def value_and_loop(x: Tensor) -> Tensor:
         (padded, "3 is 6 there, at File", "missing"),
         (half, "2 is 5 there, at File", "x[:, : index(x.shape[1]) // 2]"),
         (scaled, "2.23606", "index(x.shape[1]) ** 0.5"),
-        (branch, "the model runs aten::exp, and aten::cos there, at File", "if int(x.shape[1]) < 6"),
+        (branch, "the model runs aten::exp, and aten::cos there, at File", "if index(x.shape[1]) < 6"),
         (as_large, "the model runs aten::add, and aten::flip there, at File", "if x.shape[1] == 5"),
         (table, "a tensor of shape (5,) is a tensor of shape (10,) there, at File", "torch.tensor(list(range("),
         (counted, "the model returns the constant 5, which is 10 there", ""),
@@ -138,18 +138,69 @@ def padded_to_mask(x: Tensor, past: Tensor, mask: Tensor) -> Tensor:
     return (keys * 2 if x.shape[0] > past.shape[0] else keys) * mask
 
 
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("lengths", [(3, 6), (6, 3), (6, 6), (2, 3), (3, 2)])
 @pytest.mark.parametrize("model", [by_order, longer_first, padded_to_mask])
 def test_sizes_in_the_opposite_order_are_compared(model: Callable[..., Any], lengths: tuple[int, int]) -> None:
-    inputs = tuple(map(torch.ones, (*lengths, sum(lengths))[: model.__code__.co_argcount]))
-    shapes = tuple({0: name} for name, _ in zip("nmk", inputs, strict=False))
-    if lengths[0] == lengths[1]:  # the sizes become one
-        with pytest.warns(UserWarning, match="right only where"):
-            onnxexp.export(model, inputs, capture="trace", dynamic_shapes=shapes)
-        return
-    with pytest.raises(CaptureError, match="a second trace, of x: "):
-        onnxexp.export(model, inputs, capture="trace", dynamic_shapes=shapes)
+    def inputs(one: int, other: int) -> tuple[Tensor, ...]:
+        return tuple(map(torch.ones, (one, other, one + other)[: model.__code__.co_argcount]))
+
+    shapes = tuple({0: name} for name, _ in zip("nmk", inputs(*lengths), strict=False))
+    with pytest.warns(UserWarning, match="right only where"):
+        program = onnxexp.export(model, inputs(*lengths), capture="trace", dynamic_shapes=shapes)
+    same = inputs(*(2 * length for length in lengths))
+    torch.testing.assert_close(program(*same), model(*same))
+    for other in [inputs(*lengths[::-1])] if lengths[0] != lengths[1] else [inputs(7, 6), inputs(6, 7)]:
+        with pytest.raises(onnxexp.OnnxExporterError, match="right only where"):
+            program(*other)
+
+
+def even(x: Tensor) -> Tensor:
+    return x * 2 if x.shape[1] % 2 == 0 else x + 1
+
+
+def few(x: Tensor) -> Tensor:
+    return x * 2 if x.shape[1] <= 4 else x + 1
+
+
+def counted_down(x: Tensor) -> Tensor:
+    if x.shape[1] % 3:
+        x = x + 1
+    return x * 2 if not x.shape[1] < 2 and x.shape[0] != 7 else x
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize(
+    ("model", "conditions", "within", "outside"),
+    [
+        (even, ["length % 2 == 0"], [0, 2, 8], [1, 3, 7]),
+        (few, ["length <= 4"], [0, 1, 3], [5, 8]),
+        (counted_down, ["batch != 7"], [2, 4, 5, 8], [3, 6]),
+    ],
+)
+def test_a_branch_on_sizes_is_stated(
+    model: Callable[..., Any], conditions: list[str], within: list[int], outside: list[int], capture: str
+) -> None:
+    """Check that both frontends follow one rule."""
+    with pytest.warns(UserWarning, match="right only where") as told:
+        program = onnxexp.export(model, (torch.ones(2, 4),), capture=capture, dynamic_shapes=AXES)
+    assert all(condition in str(told[0].message) for condition in conditions)
+    for size in within:
+        x = torch.randn(3, size)
+        torch.testing.assert_close(program(x), model(x))
+    for size in outside:
+        with pytest.raises(onnxexp.OnnxExporterError, match="right only where"):
+            program(torch.randn(3, size))
+
+
+def by_number_found(x: Tensor) -> Tensor:
+    return x + 1 if x[x > 0].shape[0] > 2 else x - 1
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_branch_on_a_size_that_depends_on_values_is_an_error() -> None:
+    for capture in ("export", "trace"):
+        with pytest.raises(CaptureError):
+            onnxexp.export(by_number_found, (torch.ones(1, 2),), capture=capture, dynamic_shapes=({1: "length"},))
 
 
 def repeated(x: Tensor, number: int) -> Tensor:

@@ -317,7 +317,7 @@ def test_what_cannot_be_exported_is_traced_with_a_warning() -> None:
 
 def test_a_baked_in_size_is_refused_with_its_line() -> None:
     def bakes(x):
-        return x.reshape(int(x.size(0)), 3)
+        return x.reshape(x.size(0).__int__(), 3)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -516,7 +516,7 @@ def test_a_trace_that_fixes_nothing_is_not_said_to_fix_something() -> None:
 
 def test_a_fixed_axis_names_the_line_that_made_its_size_a_number() -> None:
     def by_number(x):
-        rows = int(x.shape[0] * 1.0)  # made here
+        rows = x.shape[0].__int__()  # made here
         return x + torch.zeros(rows, 3)  # met here
 
     def by_iteration(x):

@@ -93,6 +93,7 @@ class Contiguity:
                 result = on_meta(node.op, args)
                 if isinstance(result, torch.Tensor):
                     self._strided[node.outputs[0]] = result
+                    self.values.update(node.outputs if result.is_contiguous() else [])
 
     def _makes_contiguous(self, node: Node, known: Facts) -> bool:
         name, asked = packet(node.op), None if known.memory_format is None else node.args[known.memory_format]

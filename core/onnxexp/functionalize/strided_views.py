@@ -17,7 +17,11 @@ __all__ = ["rebase_strided_views"]
 _STRIDED = frozenset({"aten::as_strided", "aten::as_strided_copy", "aten::as_strided_scatter"})
 _PARTS = frozenset(f"aten::{name}" for name in ("slice", "select", "narrow", "split", "split_with_sizes", "chunk", "unbind"))
 _SAME_START = frozenset(
-    f"aten::{name}" for name in ("alias", "detach", "view", "unsqueeze", "squeeze", "expand", "t", "transpose", "permute", "mT")
+    f"aten::{name}"
+    for name in (
+        *("alias", "detach", "view", "view_as", "unsqueeze", "squeeze", "expand", "expand_as", "broadcast_to"),
+        *("t", "transpose", "permute", "mT", "movedim", "swapaxes", "swapdims"),
+    )
 )
 """Operators that return views for all sizes, with the first element of their argument."""
 

@@ -21,7 +21,7 @@ from onnxexp_torchscript.interpreter import Interpreter, Tables
 from onnxexp_torchscript.other_sizes import axis_lengths
 from onnxexp_torchscript.prim_ops import HANDLERS, OF_TEXT, PYTHON
 from onnxexp_torchscript.python_numbers import Number, as_tensor, is_number, unwrap, wrap
-from onnxexp_torchscript.restrictions import Restrictions, restrictions, tied
+from onnxexp_torchscript.restrictions import Restrictions, branched, restrictions, tied
 from onnxexp_torchscript.size_check import check_sizes
 from onnxexp_torchscript.split_ops import kept_pieces
 from onnxexp_torchscript.trace import Recording
@@ -97,6 +97,8 @@ def _converted(recording: Recording, spec: DynamicSpec, optional: bool, compare:
     for value, thing in zip(block.inputs(), things, strict=True):
         interpreter.env[value.unique()] = thing
     results = interpreter.block(block)
+    count = len(recording.branches)
+    conditions, results = results[:count], results[count:]
     if interpreter.unraised:
         lines = "".join(f"\n  {line}" for line in interpreter.unraised)
         warn(f"ONNX has no exceptions: what the program raises for some inputs, the exported model does not:{lines}")
@@ -108,7 +110,11 @@ def _converted(recording: Recording, spec: DynamicSpec, optional: bool, compare:
     except CaptureError as error:
         raise CaptureError(f"{error}{_taken_from_the_example(recording)}") from None
     ties = check_sizes(recording, spec, axis_lengths(sizes)) if compare else {}
-    allowed = {**tied(sizes, ties), **restrictions(sizes, interpreter.not_one, interpreter.only_one)}
+    allowed = {
+        **tied(sizes, ties),
+        **restrictions(sizes, interpreter.not_one, interpreter.only_one),
+        **branched(sizes, recording.branches, conditions),
+    }
     sizes.prefer_names(spec)
     sizes.finish()
     return Converted(graph, sizes, list(interpreter.changed), allowed, containers.types())
@@ -146,7 +152,7 @@ def _argument(interpreter: Interpreter, value: Any, parameter: inspect.Parameter
 
 
 def _outputs(interpreter: Interpreter, results: list[Any], recording: Recording) -> list[Any]:
-    pairs = list(zip(recording.graph.block().outputs(), results, strict=True))
+    pairs = list(zip(list(recording.graph.block().outputs())[len(recording.branches) :], results, strict=True))
     for items in [items for value, result in pairs for items in _empty_lists(result, value.type())]:
         items.element = interpreter.sizes.unbacked.tensor(torch.get_default_dtype(), [])
         promote(interpreter, items)

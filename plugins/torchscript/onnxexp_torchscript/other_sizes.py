@@ -242,7 +242,7 @@ _CHANGES: tuple[Callable[[int], int], ...] = (
     _by_power_of_two,
     lambda value: value + _SHIFT,
     lambda value: 2 * value,
-    lambda value: value // 2,
+    lambda value: max(2, value // 2),
 )
 
 

@@ -66,16 +66,15 @@ class TorchScript:
 def _converted(record: Callable[..., Recording], spec: DynamicSpec, options: Options) -> tuple[Recording, Converted]:
     """Record a program and convert it.
 
-    Where that fails, record once more what ``int()`` and ``float()`` have made constants.
+    Where that fails, record once more what the first trace has fixed.
     """
     recording = record()
     check_opset(recording.example, spec, options.opset)
     try:
         return recording, convert(recording, spec, options.opset, options.check_sizes)
     except CaptureError:
-        if not recording.conversions:
-            raise
-        with contextlib.suppress(CaptureError):  # the error of the first attempt has the better reason
-            recording = record(conversions=recording.conversions)
-            return recording, convert(recording, spec, options.opset, options.check_sizes)
+        for attempt in recording.attempts:
+            with contextlib.suppress(CaptureError):  # the first error has the reason
+                again = record(**attempt)
+                return again, convert(again, spec, options.opset, options.check_sizes)
         raise

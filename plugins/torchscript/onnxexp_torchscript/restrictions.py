@@ -10,13 +10,15 @@ import numpy as np
 import sympy  # type: ignore[import-untyped]
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from onnxexp import warn
+from onnxexp import CaptureError, Value, warn
 from onnxexp.capture.size_text import condition_text
 from onnxexp.neutral_graph import Where
 from onnxexp_torchscript.abstract_tensor import expr_of
+from onnxexp_torchscript.python_numbers import unwrap
+from onnxexp_torchscript.traced_branches import Branch
 from onnxexp_torchscript.type_inference import TypeInference
 
-__all__ = ["Restrictions", "may_be_one", "restrictions", "tied"]
+__all__ = ["Restrictions", "branched", "may_be_one", "restrictions", "tied"]
 
 Restrictions: TypeAlias = Mapping[str, Callable[[Sequence[Any]], bool]]
 """Each condition as a text, with a test of a call's leaves."""
@@ -26,6 +28,10 @@ _LARGEST = 64
 _CURE = (
     "Other sizes have other shapes, which the captured graph lacks: squeeze removes an axis of size 1, and chunk does not split "
     "it. Name the axes that squeeze removes (x.squeeze(-1)), or limit the sizes in dynamic_shapes (Dim.DYNAMIC(min=2))."
+)
+_CURE_OF_BRANCHES = (
+    "Other sizes take another branch, which the trace did not record. Write that line for any size (torch.where, torch.cond), "
+    "script it with torch.jit.script, or limit the sizes in dynamic_shapes (Dim.DYNAMIC(min=..., max=...))."
 )
 _CURE_OF_TIES = (
     "Other sizes take another branch, which the trace did not record. Script that line with torch.jit.script, or give such axes "
@@ -70,6 +76,38 @@ def tied(sizes: TypeInference, ties: Mapping[tuple[sympy.Symbol, sympy.Symbol], 
     return {text: functools.partial(_equal, [places[symbol] for symbol in pair]) for pair, text in texts.items()}
 
 
+def branched(sizes: TypeInference, branches: Sequence[Branch], conditions: Sequence[Any]) -> Restrictions:
+    """Return the conditions of the branches that a trace took, as tests of leaves.
+
+    Warns of those that do not hold at all sizes.
+
+    Raises CaptureError for a condition on sizes that depend on values.
+    """
+    found: dict[str, Callable[[Sequence[Any]], bool]] = {}
+    lines: list[str] = []
+    for branch, condition in zip(branches, map(unwrap, conditions), strict=True):
+        if not isinstance(condition, Value):
+            continue
+        expr = sizes.expanded(expr_of(sizes.of(condition)))
+        expr = expr if expr.is_Boolean or expr.is_Relational else sympy.Ne(expr, 0)
+        expr = expr if branch.outcome else sympy.Not(expr)
+        if free_unbacked_symbols(expr):
+            raise CaptureError(f"{branch.where}: the model branches on a size that depends on values")
+        text = condition_text(expr, sizes.names)
+        points = _points(list(expr.free_symbols), max(1, _least(expr, sizes)))
+        if text not in found and any(_value(expr, point) is sympy.false for point in points):
+            found[text] = functools.partial(_meets, expr, dict(sizes.inputs))
+            lines.append(f"{text} ({branch.where})")
+    if lines:
+        warn(f"the exported model is right only where {'; '.join(lines)}. {_CURE_OF_BRANCHES}")
+    return found
+
+
+def _meets(condition: sympy.Basic, inputs: Mapping[tuple[int, int | None], Any], leaves: Sequence[Any]) -> bool:
+    """Whether a condition holds for a call's leaves."""
+    return _value(condition, _known(inputs, leaves)) is not sympy.false
+
+
 def _equal(places: Sequence[tuple[int, Any]], leaves: Sequence[Any]) -> bool:
     """Whether these axes have one length in a call."""
     return len({np.shape(leaves[index])[axis] for index, axis in places if leaves[index] is not None}) < 2
@@ -104,6 +142,11 @@ def _points(symbols: Sequence[sympy.Symbol], least: int) -> Iterator[dict[sympy.
 
 def _allows(expr: sympy.Expr, inputs: Mapping[tuple[int, int | None], Any], one: bool, leaves: Sequence[Any]) -> bool:
     """Whether a computed size is 1 for a call's leaves, if `one`, or is not."""
+    return bool(_value(expr, _known(inputs, leaves)) == 1) is one
+
+
+def _known(inputs: Mapping[tuple[int, int | None], Any], leaves: Sequence[Any]) -> dict[sympy.Symbol, int]:
+    """Return the sizes in a call's leaves."""
     known: dict[sympy.Symbol, int] = {}
     for (index, axis), captured in inputs.items():
         if leaves[index] is None:  # an optional input
@@ -113,7 +156,7 @@ def _allows(expr: sympy.Expr, inputs: Mapping[tuple[int, int | None], Any], one:
         for symbol in size.free_symbols:  # one symbol: a size, or a multiple of one and a number
             start = size.xreplace({symbol: sympy.Integer(0)})
             known.setdefault(symbol, (given - start) // size.coeff(symbol))
-    return bool(_value(expr, known) == 1) is one
+    return known
 
 
 def _value(expr: sympy.Expr, known: Mapping[sympy.Symbol, int]) -> Any:

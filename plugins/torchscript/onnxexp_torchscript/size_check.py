@@ -55,7 +55,7 @@ def _check_other_sizes(
         if isinstance(found, CaptureError):
             failed = f"({other.text}) {found}"
             continue
-        if not found and recording.warnings:  # the model branches
+        if not found and recording.warnings and not recording.branches:  # the model branches
             other, found = _opposite(recording, spec, axes, again) or (other, found)
         ties = _ties(recording, spec, axes, again) if found else {}
         if found and not ties:
@@ -63,6 +63,8 @@ def _check_other_sizes(
             what, cure = ("the contents of a tensor", _CURE_OF_CONTENTS) if contents else (_what(spec), _CURE)
             raise CaptureError(_text(found, recording.places, other.text, what, cure))
         return {pair: _line(found[0], recording.places).strip() for pair in ties.items()}
+    if failed and recording.branches:
+        raise CaptureError(f"the branches could not be compared at other sizes {failed}")
     if failed:
         warn(
             "The trace could not be compared with one at other sizes, so it may be wrong there: the model fails at the sizes "
@@ -148,6 +150,8 @@ def _differences_at(other: OtherSizes, recording: Recording, again: Callable[...
 
 def _found(recording: Recording, second: Trace) -> list[Difference]:
     leaves, out_spec = second.returned
+    if [each.outcome for each in second.branches] != [each.outcome for each in recording.branches]:
+        raise CaptureError("the model takes another branch there")
     if out_spec != recording.out_spec:
         counts = recording.out_spec.num_leaves, out_spec.num_leaves
         text = f"the model returns {counts[0]} values, and {counts[1]} there"

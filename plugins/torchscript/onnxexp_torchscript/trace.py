@@ -6,6 +6,7 @@ import builtins
 import dataclasses
 import functools
 import inspect
+import itertools
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -35,6 +36,7 @@ from onnxexp_torchscript.size_functions import size_functions
 from onnxexp_torchscript.size_lists import size_lists
 from onnxexp_torchscript.size_rounding import size_rounding
 from onnxexp_torchscript.source_locations import Places
+from onnxexp_torchscript.traced_branches import Branch, recorded_branches
 from onnxexp_torchscript.traced_cond import traced_cond
 from onnxexp_torchscript.traced_conversions import traced_conversions
 from onnxexp_torchscript.traced_strides import traced_strides
@@ -73,9 +75,10 @@ class Recording:
         signature: The parameters of the program, where the inputs of the graph are those, not the leaves.
         functions: What must live as long as the graph that calls it.
         again: Traces the model once more, with another example and attributes replaced.
-        conversions: The attributes to replace for a trace of what ``int()`` and ``float()`` have made constants.
         random: The state of the random generators at the trace.
         indexed: Whether Python has read a size as an index, of which the tracer does not warn.
+        branches: The conditions on sizes, which are the first outputs of the graph.
+        attempts: The options of further traces, which fix less. The first trace suffices for most models.
     """
 
     graph: Any
@@ -93,9 +96,10 @@ class Recording:
     signature: inspect.Signature | None = None
     functions: list[Any] = dataclasses.field(default_factory=list)
     again: Callable[..., Trace] | None = None
-    conversions: Replacements = ()
     random: RandomState = dataclasses.field(default_factory=RandomState)
     indexed: bool = False
+    branches: Sequence[Branch] = ()
+    attempts: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -109,11 +113,12 @@ class _ModelTensors:
 
 @dataclasses.dataclass(frozen=True)
 class Trace:
-    """One trace: the graph, its ScriptModule, and the flattened result."""
+    """One trace: the graph, its ScriptModule, the flattened result, and the branches."""
 
     graph: Any
     module: Any
     returned: tuple[list[Any], pytree.TreeSpec]
+    branches: Sequence[Branch] = ()
 
 
 class _Flat:
@@ -123,6 +128,7 @@ class _Flat:
         example, leaves, in_spec: The leaves of the example's call, the indices of those passed as tensors, the pytree spec.
         returned: The flattened result and its pytree spec; None before the run.
         kept_writes: The number of outputs that `keep_writes` has added.
+        branches: The recorded branches, whose conditions are outputs, too.
     """
 
     def __init__(self, model: torch.nn.Module, example: list[Any], leaves: list[int], in_spec: pytree.TreeSpec) -> None:
@@ -132,6 +138,7 @@ class _Flat:
         self.in_spec = in_spec
         self.returned: tuple[list[Any], pytree.TreeSpec] | None = None
         self.kept_writes = 0
+        self.branches: list[Branch] = []
 
     def __call__(self, *tensors: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
         flat = list(self.example)
@@ -143,6 +150,8 @@ class _Flat:
         graph = torch._C._get_tracing_state().graph()
         fit(graph)
         self.kept_writes = keep_writes(graph)
+        for branch in self.branches:
+            graph.registerOutput(branch.condition)
         register_containers(result)
         self.returned = pytree.tree_flatten(result)
         returned = tuple(leaf for leaf in self.returned[0] if isinstance(leaf, torch.Tensor))
@@ -172,8 +181,11 @@ def trace(
     kwargs: Mapping[str, Any],
     spec: DynamicSpec,
     conversions: Replacements = (),
+    branching: bool = False,
 ) -> Recording:
-    """Trace `private`, a copy of the model, on the example; replace `conversions` in that time.
+    """Trace `private`, a copy of the model, on the example.
+
+    Replace `conversions` in that time. With `branching`, record the conditions on sizes, too.
 
     Raises CaptureError where the model fails.
     """
@@ -184,7 +196,10 @@ def trace(
     random = RandomState()
 
     def traced(example: list[Any], caught: list[Any], replaced: Replacements = ()) -> Trace:
-        return _traced(_Flat(private, example, leaves, in_spec), parts, functions, caught, [*conversions, *replaced])
+        flat = _Flat(private, example, leaves, in_spec)
+        branches = recorded_branches(flat.branches) if branching else ()
+        # in this order: the test of a branch calls the function that `replaced` may have put there
+        return _traced(flat, parts, functions, caught, itertools.chain(replaced, conversions, branches))
 
     def again(example: list[Any], *, same_random: bool, replaced: Replacements = ()) -> Trace:
         with random.again() if same_random else RandomState().again():
@@ -207,8 +222,8 @@ def trace(
     flat, state = pytree.tree_leaves(example), {} if first.module is not None else _state(model)
     return Recording(
         first.graph, leaves, flat, state, first.module, constants, returned, in_spec, out_spec, places,
-        _told(recorded), functions=functions, again=again, conversions=traced_conversions(recorded), random=random,
-        indexed=bool(indices),
+        _told(recorded), functions=functions, again=again, random=random, indexed=bool(indices),
+        branches=first.branches, attempts=[] if conversions or branching else _attempts(recorded),
     )  # fmt: skip
 
 
@@ -248,7 +263,7 @@ def _traced(flat: _Flat, parts: _ModelTensors, functions: list[Any], caught: lis
         cure = _COMPILED_CURE if _COMPILED in str(failure) else _CURE
         raise model_error(failure, "the model fails while it is traced", cure) from failure
     assert flat.returned is not None
-    return Trace(graph, module, flat.returned)
+    return Trace(graph, module, flat.returned, flat.branches)
 
 
 def _cloned(leaf: torch.Tensor | TensorList) -> torch.Tensor | list[torch.Tensor]:
@@ -362,6 +377,14 @@ def _sorted_out(caught: list[Any]) -> list[Any]:
         elif not issubclass(warning.category, (DeprecationWarning, FutureWarning)):
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     return recorded
+
+
+def _attempts(recorded: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return the options of traces that keep what the tracer has warned of."""
+    conversions = traced_conversions(recorded)
+    attempts = [{"conversions": conversions}] if conversions else []
+    branching = any(str(each.message).startswith("Converting a tensor to a Python boolean") for each in recorded)
+    return [*attempts, {"conversions": conversions, "branching": True}] if branching else attempts
 
 
 def _told(recorded: Sequence[Any]) -> list[str]:

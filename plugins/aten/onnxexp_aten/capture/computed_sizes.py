@@ -85,7 +85,12 @@ def _vander(original: Callable[..., torch.Tensor], x: torch.Tensor, N: Any = Non
     """Call linalg.vander, whose sizes may be symbolic."""
     if x.dim() != 1 or isinstance(x.shape[0], int):
         return original(x, N, increasing)
-    powers = torch.linalg.vander(x, N=x.shape[0] if N is None else N)
+    columns = x.shape[0] if N is None else N
+    refused = x.dtype in (torch.bool, torch.float16, torch.bfloat16) or (isinstance(columns, int) and columns == 1)
+    if refused and not (isinstance(columns, int) and columns < 1):  # by linalg.vander; vander takes them
+        powers = torch.cat([x.new_ones((x.shape[0], 1)), x[:, None].expand(-1, columns - 1)], 1).cumprod(1)
+    else:
+        powers = torch.linalg.vander(x, N=columns)
     return powers if increasing else powers.flip(-1)
 
 

@@ -82,6 +82,13 @@ def _expand(original: Callable[..., Any], a: torch.Tensor, *shape: Any, **option
     return a.as_strided([*size[:added], *wanted], [0] * added + strides)
 
 
+def _broadcast_tensors(original: Callable[..., Any], *tensors: Any) -> Any:
+    """Expand one tensor at a time, so that each result is a view of one argument."""
+    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
+    shape = _refs._broadcast_shapes(*(tensor.shape for tensor in given))  # type: ignore[no-untyped-call]
+    return tuple(tensor.expand(shape) for tensor in given)
+
+
 def _squeeze_(original: Callable[..., Any], mode: Any, func: Any, self: torch.Tensor, dims: Any = None) -> Any:
     """Keep the axes of unknown size, as torch's squeeze does."""
     if not any(map(_is_unbacked, self.shape)):
@@ -105,6 +112,7 @@ _FUNCTIONS: list[tuple[Any, str, Callable[..., Any]]] = [
     *((owner, "_broadcast_shapes", _broadcast_shapes) for owner in (_refs, _meta_registrations)),
     *((owner, "_maybe_broadcast", _maybe_broadcast) for owner in (_refs, _meta_registrations)),
     (_refs, "expand", _expand),
+    (torch, "broadcast_tensors", _broadcast_tensors),
     (fake_impls, "infer_size", _infer_size),
 ]
 """The replacements of torch's functions, as (owner, attribute, replacement)."""
