@@ -70,8 +70,8 @@ def export(
 
     Args:
         training: A member of TrainingMode, or a bool; None is EVAL.
-        args, kwargs: As for `onnxexp.export`. An int or a float is an input of the graph, unless `dynamic_shapes` is given, and
-            so is a bool of a script; a number that the model fixes is a constant, with a warning. A quantized tensor is three
+        args, kwargs: As for `onnxexp.export`. An int or a float, and a bool of a script, is an input of the graph, unless
+            `dynamic_shapes` is given; a number that the model fixes is a constant, with a warning. A quantized tensor is three
             inputs, and as a result three outputs: integers, scale and zero point.
         dynamic_axes: As for `onnxexp.export`; an input's axis that the model fixes is static, with a warning.
         input_names: Names of the inputs, then of the parameters in the order of the model's state_dict.
