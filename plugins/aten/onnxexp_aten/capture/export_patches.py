@@ -44,7 +44,7 @@ def keep_operators_whole() -> Iterator[None]:
             keep_data_dependent_ops(references=not strict),
             keep_computed_sizes(),
             keep_unbacked_sizes(),
-            contextlib.nullcontext() if strict else keep_size_functions(),  # strict mode knows them itself
+            contextlib.nullcontext() if strict else keep_size_functions(args[0]),  # strict mode knows them itself
             exact_slice_lengths(),
         ):
             run = functools.partial(original, *args, **options)

@@ -8,7 +8,9 @@ from __future__ import annotations
 import builtins
 import contextlib
 import math
+import sys
 from collections.abc import Callable
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -36,7 +38,13 @@ def _or_symbolic(original: Callable[..., Any], function: Callable[..., Any]) -> 
     return call
 
 
-def keep_size_functions() -> contextlib.AbstractContextManager[None]:
-    """Let these functions return symbolic numbers."""
-    table = [(builtins, "len", _length), (math, "sqrt", _or_symbolic(math.sqrt, _SYMBOLIC.sym_sqrt))]
-    return replace_attributes(table)
+def keep_size_functions(model: torch.nn.Module) -> contextlib.AbstractContextManager[None]:
+    """Let these functions return symbolic numbers.
+
+    ``len`` is replaced for the files of the modules' forwards: torch calls it very often in a capture.
+    """
+    forwards = (vars(module).get("forward", type(module).forward) for module in model.modules())
+    names = {forward.__module__ for forward in forwards if isinstance(forward, (FunctionType, MethodType))}
+    own = [sys.modules[name] for name in names if name in sys.modules and name.partition(".")[0] not in ("torch", "onnxexp")]
+    table: list[tuple[Any, str, Any]] = [(module, "len", _length) for module in own]
+    return replace_attributes([*table, (math, "sqrt", _or_symbolic(math.sqrt, _SYMBOLIC.sym_sqrt))])
