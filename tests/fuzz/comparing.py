@@ -17,10 +17,13 @@ from .running import eager
 
 __all__ = ["Problem", "compared", "is_rounding"]
 
-_STEP = {torch.float16: 1e-3, torch.float32: 1e-6, torch.float64: 1e-6}
+_STEP = {torch.bfloat16: 8e-3, torch.float16: 1e-3, torch.float32: 1e-6, torch.float64: 1e-6}
 """The relative changes of inputs that a computation should survive. Some kernels for float64 compute in float32."""
 
-_SUMS = ("sum", "mean", "avg", "std", "var", "norm", "mm", "conv", "linear", "upsample")
+_FLOOR = {torch.bfloat16: 1.6e-2}
+"""Parts of the largest result that count as rounding: two units in the last place; 1e-5 for other dtypes."""
+
+_SUMS = ("sum", "mean", "avg", "std", "var", "norm", "mm", "conv", "linear", "upsample", "fft")
 """Parts of the names of operators whose results may cancel out."""
 
 Problem = tuple[str, str, int]
@@ -71,7 +74,7 @@ def is_rounding(
         return False
     error = _distance(actual, expected)
     scale = float(expected.double().abs().nan_to_num(posinf=0).max()) if expected.numel() else 0.0
-    floor = 1e-5 * max(1.0, scale) if expected.is_floating_point() else 0.0
+    floor = _FLOOR.get(expected.dtype, 1e-5) * max(1.0, scale) if expected.is_floating_point() else 0.0
     return bool((error <= 20 * reach + floor).all())
 
 

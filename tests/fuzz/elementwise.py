@@ -40,7 +40,7 @@ _SCALARS = (
     "{x} + {c}", "{x} * {c}", "{c} - {x}", "{x} - {c}", "{x} > {c}", "{x} == {c}", "torch.where({x} > 0, {x}, {c})",
     "torch.where({x} > 0, {c}, {x})", "{x} + torch.tensor({c})", "{x} * torch.tensor([{c}])", "torch.tensor({c}) * {x}",
     "{x}.add({c}, alpha=2)", "{x}.clamp(min={c})", "{x}.masked_fill({x} > 0, {c})", "torch.full_like({x}, {c})",
-    "torch.maximum({x}, torch.tensor({c}))", "{x}.float() ** {c}.__abs__()", "torch.true_divide({x}, 2)", "{x} * ({c} + 1)",
+    "torch.maximum({x}, torch.tensor({c}))", "{x}.float() ** abs({c})", "torch.true_divide({x}, 2)", "{x} * ({c} + 1)",
 )  # fmt: skip
 _DTYPES = ("torch.float32", "torch.float64", "torch.int64", "torch.int32", "torch.bool", "torch.uint8")
 _SIZES = (
@@ -52,7 +52,7 @@ _SIZES = (
 
 
 def unary(s: Scope) -> str:
-    x = s.tensor()
+    x = s.tensor(ragged=True)
     value = s.values[x]
     table = _FLOAT if floating(value) else _BOOL if boolean(value) else _INT
     return f"{s.new()} = {s.choice(table).format(x=x)}"
@@ -65,7 +65,7 @@ def binary(s: Scope) -> str:
 
 
 def promoted_scalar(s: Scope) -> str:
-    return f"{s.new()} = {s.choice(_SCALARS).format(x=s.tensor(), c=s.scalar())}"
+    return f"{s.new()} = {s.choice(_SCALARS).format(x=s.tensor(ragged=True), c=s.scalar())}"
 
 
 def converted(s: Scope) -> str:

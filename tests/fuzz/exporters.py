@@ -14,6 +14,7 @@ import onnx
 import torch
 
 import onnxexp
+import onnxexp_ort
 from onnxexp.errors import OnnxExporterError
 
 from .program import Program
@@ -85,6 +86,8 @@ def _names(program: Program) -> list[str]:
 
 def _onnxexp(program: Program, module: torch.nn.Module, tensors: tuple[torch.Tensor, ...]) -> Exported:
     options: dict[str, Any] = {"opset_version": program.opset, "capture": program.frontend}
+    if program.has_bfloat16:
+        options["plugins"] = [onnxexp_ort.Bfloat16OnCpu(), ...]
     found = onnxexp.export(module, tensors, input_names=_names(program), dynamic_shapes=_shapes(program), **options)
     return Exported(found.model_proto, call=found)
 

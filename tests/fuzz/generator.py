@@ -14,14 +14,24 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch._dynamo import config as dynamo_config
 
+from .complex_numbers import complex_made, complex_used
 from .elementwise import binary, chosen, converted, promoted_scalar, size_arithmetic, unary
+from .functions import called
 from .indexing import indexed, indexed_write
+from .low_precision import halved
+from .masks import filled, selected, written_where
+from .memory import chained_writes, strided
 from .networks import branch, layer, loop, mutated_buffer, resampled
+from .parts import distinct, parted
 from .program import FRONTENDS, Input, Program, Statement, load
+from .rearranging import contracted, rearranged_axes
 from .reducing import created, joined, multiplied, rearranged, reduced
+from .regions import chosen_region, repeated_region
 from .running import accepts
 from .scope import Scope, Unfit
+from .sequences import packed
 from .views import view, write, write_through
 
 __all__ = ["generate", "other_sizes"]
@@ -29,7 +39,9 @@ __all__ = ["generate", "other_sizes"]
 _FAMILIES: Mapping[Callable[[Scope], str], int] = {
     unary: 6, binary: 9, promoted_scalar: 5, converted: 4, size_arithmetic: 4, chosen: 2, view: 14, write: 6, write_through: 6,
     indexed: 8, indexed_write: 8, reduced: 10, rearranged: 6, joined: 6, multiplied: 5, created: 5, resampled: 6, layer: 4,
-    mutated_buffer: 3, branch: 4, loop: 3,
+    mutated_buffer: 3, branch: 4, loop: 3, called: 8, rearranged_axes: 6, contracted: 4, filled: 6, selected: 5, written_where: 5,
+    parted: 8, distinct: 4, strided: 4, chained_writes: 6, chosen_region: 3, repeated_region: 2, packed: 3, complex_made: 4,
+    complex_used: 12, halved: 5,
 }  # fmt: skip
 """The families of statements with their weights."""
 
@@ -49,6 +61,7 @@ _RARE_DTYPES = ("float16", "int8", "int16")
 def generate(seed: int, frontend: str | None = None, opset: int | None = None) -> Program:
     """Return the program of a seed; `frontend` and `opset` replace the drawn ones."""
     rng = random.Random(seed)
+    dynamo_config.recompile_limit = 1000  # eager compiles each region at each set of sizes
     drawn, drawn_opset = rng.choices(FRONTENDS, (50, 35, 15))[0], rng.choice(_OPSETS)
     writer = _Writer(rng, frontend or drawn, opset or drawn_opset, seed)
     return writer.write(min(3 + int(rng.expovariate(1 / 6)), 25))
@@ -59,7 +72,7 @@ class _Writer:
 
     def __init__(self, rng: random.Random, frontend: str, opset: int, seed: int) -> None:
         self.rng, self.scope = rng, Scope(rng, frontend)
-        self.program = Program(seed, tuple(_inputs(rng)), (), (), frontend=frontend, opset=opset)
+        self.program = Program(seed, _inputs(rng), (), (), frontend=frontend, opset=opset)
         self._begin()
         self.scope.values = {given.name: self.names[given.name] for given in self.program.inputs}
 
@@ -99,7 +112,9 @@ class _Writer:
         )
         if fine:
             self.program = extended
-            self.scope.values.update(self._tensors(text))
+            made = dict(self._tensors(text))
+            self.scope.ragged |= _ragged(text, made, self.scope)
+            self.scope.values.update(made)
         else:
             self._recompute()
 
@@ -107,7 +122,7 @@ class _Writer:
         """The variables that hold tensors, if a statement assigns them or existed before."""
         assigned = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
         for name, value in self.names.items():
-            if isinstance(value, torch.Tensor) and (name in assigned or name in self.scope.values) and name != "part":
+            if isinstance(value, torch.Tensor) and (name in assigned or name in self.scope.values) and name[0] in "vx":
                 yield name, value
 
     def _begin(self) -> None:
@@ -115,7 +130,7 @@ class _Writer:
         torch.manual_seed(0)
         self.module = nn.Module().eval()
         self.names: dict[str, Any] = {"self": self.module, "torch": torch, "F": F, "nn": nn, "math": math}
-        self.names.update((given.name, given.tensor()) for given in self.program.inputs)
+        self.names.update(zip((given.name for given in self.program.inputs), self.program.tensors(), strict=True))
 
     def _recompute(self) -> None:
         """Run the program anew, since a refused statement may have changed a variable."""
@@ -136,13 +151,18 @@ class _Writer:
         if rng.random() < 0.12:
             outputs.append(rng.choice(outputs))
         if rng.random() < 0.08 and self.scope.values[outputs[0]].dim():
-            outputs.append(f"{outputs[0]}[0:]")
+            outputs.append(
+                outputs[0] + rng.choice(["[0:]", ".T", ".detach()", ".unsqueeze(0)", "[0]", ".view_as(" + outputs[0] + ")"])
+            )
+        if rng.random() < 0.08:
+            outputs.append(self.program.inputs[0].name)
         if rng.random() < 0.02 and self.scope.values[outputs[0]].dim():
             outputs.append(f"{outputs[0]}.shape[0]")
         return tuple(outputs)
 
 
-def _inputs(rng: random.Random) -> Iterator[Input]:
+def _inputs(rng: random.Random) -> tuple[Input, ...]:
+    made: list[Input] = []
     sizes = [rng.choice((2, 3, 4, 5, 6, 3, 4)) for _ in range(3)] + [rng.choice((1, 2, 8))]
     for number in range(rng.choice((1, 1, 2, 2, 3))):
         kind = rng.choices([*_DTYPES], (10, 2, 4, 2, 2, 1))[0] if number else rng.choice(("normal", "normal", "integers"))
@@ -152,13 +172,29 @@ def _inputs(rng: random.Random) -> Iterator[Input]:
         shape = tuple(rng.choice(sizes) for _ in range(rng.choices((0, 1, 2, 3, 4), (1, 3, 6, 5, 4))[0]))
         while math.prod(shape) > _MOST_ELEMENTS // 2:
             shape = shape[1:]
-        yield Input(f"x{number}", shape or ((3,) if number == 0 else ()), dtype, kind, rng.randint(0, 999))
+        given = Input(f"x{number}", shape or ((3,) if number == 0 else ()), dtype, kind, rng.randint(0, 999))
+        if number and rng.random() < 0.25:
+            given = dataclasses.replace(given, shape=made[0].shape)
+        if number and rng.random() < 0.06:
+            given = dataclasses.replace(made[0], name=given.name, same_as=made[0].name)
+        made.append(given)
+    return tuple(made)
+
+
+_RAGGED = re.compile(r"nonzero|argwhere|masked_select|unique|bincount|where\([^,()]*\)|\[[^]]*( [<>=!]=? |~)|pad_packed_sequence")
+"""Operators whose results have sizes that depend on values."""
+
+
+def _ragged(text: str, made: Mapping[str, torch.Tensor], scope: Scope) -> set[str]:
+    """Return the new variables whose sizes may depend on values."""
+    mentions = _RAGGED.search(text) or any(re.search(rf"\b{name}\b", text) for name in scope.ragged)
+    return {name for name, value in made.items() if mentions and name not in scope.values and value.dim()}
 
 
 def _useful(value: torch.Tensor) -> bool:
     """Whether values are finite and small, so that rounding explains no difference."""
-    if value.layout != torch.strided or value.is_complex() or not 0 < value.numel() <= _MOST_ELEMENTS:
-        return value.layout == torch.strided and not value.is_complex() and value.numel() == 0
+    if value.layout != torch.strided or not 0 < value.numel() <= _MOST_ELEMENTS:
+        return value.layout == torch.strided and value.numel() == 0
     return bool(value.isfinite().all()) and float(value.abs().max() if value.dtype != torch.bool else 1) <= _LARGEST
 
 
@@ -180,10 +216,11 @@ def _with_axes(program: Program, rng: random.Random) -> Program:
     module = load(program)
     for given in program.inputs:
         for axis, size in enumerate(given.shape):
-            if size < 2 or rng.random() < 0.4:
+            if size < 2 or given.same_as or rng.random() < 0.4:
                 continue
             name = sizes.setdefault(size, f"n{len(sizes)}") if shared else f"{given.name}_{axis}"
-            tried = {**axes, given.name: {**axes.get(given.name, {}), axis: name}}
+            same = [each.name for each in program.inputs if given.name in (each.name, each.same_as)]
+            tried = {**axes, **{each: {**axes.get(each, {}), axis: name} for each in same}}
             candidate = dataclasses.replace(program, axes=tried)
             if unchecked or all(accepts(module().eval(), candidate.tensors({name: other})) for other in (size + 1, 2 * size)):
                 axes = tried

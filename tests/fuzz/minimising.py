@@ -17,7 +17,7 @@ __all__ = ["minimised", "operators_of", "outcome_in_child"]
 
 _PATIENCE = 25.0
 _VARIABLE = re.compile(r"\b[vx]\d+\b")
-_ASSIGNED = re.compile(r"^ *(v\d+) = ", re.MULTILINE)
+_ASSIGNED = re.compile(r"^ *((?:v\d+(?:, | = ))*v\d+)(?:, [_*]\w*)? = ", re.MULTILINE)
 
 
 def outcome_in_child(program: Program, exporter: str, seconds: float) -> Result:
@@ -81,7 +81,7 @@ def _slices(program: Program) -> Iterator[Program]:
         needed, kept = set(_VARIABLE.findall(" ".join(program.outputs))), list[Statement]()
         for statement in reversed(program.statements):
             names = set(_VARIABLE.findall(statement.text))
-            if not needed.isdisjoint(names if writes else _ASSIGNED.findall(statement.text)):
+            if not needed.isdisjoint(names if writes else _assigned(statement.text)):
                 needed |= names
                 kept.insert(0, statement)
         if len(kept) < len(program.statements):
@@ -94,7 +94,7 @@ def _fewer_statements(program: Program) -> Iterator[Program]:
     for size in dict.fromkeys((count // 2, count // 4, 1)):
         for end in range(count, 0, -size) if size else ():
             kept = dataclasses.replace(program, statements=program.statements[: max(end - size, 0)] + program.statements[end:])
-            last = _ASSIGNED.findall(_text(kept))
+            last = _assigned(_text(kept))
             yield kept
             if last and kept.outputs != (last[-1],):
                 yield dataclasses.replace(kept, outputs=(last[-1],), form="tuple")
@@ -103,7 +103,8 @@ def _fewer_statements(program: Program) -> Iterator[Program]:
 def _fewer_inputs(program: Program) -> Iterator[Program]:
     for given in program.inputs if len(program.inputs) > 1 else ():
         axes = {name: each for name, each in program.axes.items() if name != given.name}
-        yield dataclasses.replace(program, inputs=tuple(each for each in program.inputs if each is not given), axes=axes)
+        kept = tuple(each for each in program.inputs if given.name not in (each.name, each.same_as))
+        yield dataclasses.replace(program, inputs=kept, axes=axes)
 
 
 def _simpler_statements(program: Program) -> Iterator[Program]:
@@ -139,11 +140,17 @@ def _is_complete(program: Program) -> bool:
     known = {given.name for given in program.inputs}
     for text in [*(statement.text for statement in program.statements), " ".join(program.outputs)]:
         for line in text.splitlines():
-            name, _, value = line.strip().partition(" = ") if _ASSIGNED.match(line.strip()) else ("", "", line)
+            found = _ASSIGNED.match(line.strip())
+            value = line.strip()[found.end() :] if found else line
             if not known.issuperset(_VARIABLE.findall(value)):
                 return False
-            known.add(name)
+            known.update(_assigned(line))
     return True
+
+
+def _assigned(text: str) -> list[str]:
+    """Return the variables that a text assigns."""
+    return _VARIABLE.findall(" ".join(_ASSIGNED.findall(text)))
 
 
 def _text(program: Program) -> str:

@@ -53,13 +53,13 @@ def layer(s: Scope) -> str:
     """A layer with parameters of its own, or a parameter."""
     x = s.tensor(is_all(floating, at_least(1), lambda value: value.dtype is not None and value.element_size() == 4))
     shape, name = s.shape(x), s.new()
-    last, channels = shape[-1], shape[1] if len(shape) > 1 else 1
+    last, channels, axes = shape[-1], shape[1] if len(shape) > 1 else 1, max(len(shape) - 2, 1)
     made = {
         "linear": f"nn.Linear({last}, 3)",
         "norm": f"nn.LayerNorm({last})",
-        "batch": f"nn.BatchNorm{max(len(shape) - 2, 1)}d({channels})",
-        "conv": f"nn.Conv{len(shape) - 2}d({channels}, 2, {s.integer(1, 3)}, padding={s.integer(0, 1)})",
-        "transposed": f"nn.ConvTranspose{len(shape) - 2}d({channels}, 2, 2, stride=2)",
+        "batch": f"nn.BatchNorm{axes}d({channels})",
+        "conv": f"nn.Conv{axes}d({channels}, 2, {s.integer(1, 3)}, padding={s.integer(0, 1)})",
+        "transposed": f"nn.ConvTranspose{axes}d({channels}, 2, 2, stride=2)",
         "prelu": "nn.PReLU()",
         "gru": f"nn.GRU({last}, 2, batch_first=True)",
         "dropout": "nn.Dropout(0.5)",

@@ -57,6 +57,8 @@ class Input:
     dtype: str
     kind: str
     seed: int
+    same_as: str = ""
+    """An earlier input whose tensor this one is, too."""
 
     def expression(self, shape: tuple[int, ...] | None = None) -> str:
         """Return the Python text of the values; it needs the function `seeded`."""
@@ -115,6 +117,11 @@ class Program:
             ]
         )
 
+    @property
+    def has_bfloat16(self) -> bool:
+        """Whether a value is bfloat16, for which ONNX Runtime has few kernels on a CPU."""
+        return "bfloat16" in self.source or any(each.dtype == "bfloat16" for each in self.inputs)
+
     def _result(self) -> str:
         if self.form == "dict":
             return "{" + ", ".join(f'"r{number}": {name}' for number, name in enumerate(self.outputs)) + "}"
@@ -130,7 +137,10 @@ class Program:
 
     def tensors(self, sizes: Mapping[str, int] | None = None) -> tuple[torch.Tensor, ...]:
         """Return fresh inputs, the dynamic axes with these sizes."""
-        return tuple(each.tensor(self._shape(each, sizes or {})) for each in self.inputs)
+        made: dict[str, torch.Tensor] = {}
+        for each in self.inputs:
+            made[each.name] = made[each.same_as] if each.same_as else each.tensor(self._shape(each, sizes or {}))
+        return tuple(made.values())
 
     def _shape(self, given: Input, sizes: Mapping[str, int]) -> tuple[int, ...]:
         names = self.axes.get(given.name, {})
@@ -139,11 +149,13 @@ class Program:
     @property
     def reproduction(self) -> str:
         """A script that exports the program."""
-        call = ", ".join(each.expression() for each in self.inputs)
+        call = ", ".join(each.same_as or f"({each.name} := {each.expression()})" for each in self.inputs)
         shapes = {name: dict(axes) for name, axes in self.axes.items() if axes}
         options = f"dynamic_shapes={shapes}, " if shapes else ""
+        if self.has_bfloat16:
+            options += "plugins=[onnxexp_ort.Bfloat16OnCpu(), ...], "
         return (
-            f"{self.source}\n\nimport onnxexp\n\nargs = ({call},)\n"
+            f"{self.source}\n\nimport onnxexp\nimport onnxexp_ort\n\nargs = ({call},)\n"
             f'program = onnxexp.export(Program(), args, {options}capture="{self.frontend}", opset_version={self.opset})\n'
         )
 

@@ -70,7 +70,7 @@ _CREATED = (
 
 
 def reduced(s: Scope) -> str:
-    x = s.tensor(at_least(1))
+    x = s.tensor(at_least(1), ragged=True)
     table = _FLOAT + _ANY if floating(s.values[x]) else _ANY if number(s.values[x]) else _BOOL
     return f"{s.new()} = {s.choice(table).format(x=x, d=s.dim(x), e=s.dim(x))}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,7 +32,12 @@ def accepts(module: torch.nn.Module, tensors: Sequence[torch.Tensor]) -> bool:
 
 def leaves(results: Any) -> list[torch.Tensor]:
     found = [leaf for leaf in pytree.tree_leaves(results) if leaf is not None]
-    return [leaf.detach().clone() if isinstance(leaf, torch.Tensor) else torch.tensor(leaf) for leaf in found]
+    return [_parts(leaf.detach().clone()) if isinstance(leaf, torch.Tensor) else torch.tensor(leaf) for leaf in found]
+
+
+def _parts(value: torch.Tensor) -> torch.Tensor:
+    """Return complex numbers as ONNX has them: with a last axis of two reals."""
+    return torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
 
 
 def run_model(model: onnx.ModelProto, inputs: Mapping[str, torch.Tensor], *, optimised: bool = True) -> list[torch.Tensor]:
@@ -44,8 +50,26 @@ def run_model(model: onnx.ModelProto, inputs: Mapping[str, torch.Tensor], *, opt
     if not optimised:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    feeds = {slot.name: inputs[slot.name].contiguous().numpy() for slot in session.get_inputs()}
-    return _tensors(session.run(None, feeds))
+    feeds = {slot.name: _value(inputs[slot.name].contiguous()) for slot in session.get_inputs()}
+    return [_tensor(value) for value in session.run_with_ort_values(None, feeds)]
+
+
+def _value(x: torch.Tensor) -> Any:
+    """Return ONNX Runtime's form of a tensor; numpy has no bfloat16."""
+    from onnxruntime import OrtValue
+
+    if x.dtype == torch.bfloat16:
+        return OrtValue.ortvalue_from_numpy_with_onnx_type(x.view(torch.uint16).numpy(), onnx.TensorProto.BFLOAT16)
+    return OrtValue.ortvalue_from_numpy(x.numpy())
+
+
+def _tensor(value: Any) -> torch.Tensor:
+    if value.element_type() != onnx.TensorProto.BFLOAT16:
+        return torch.as_tensor(np.array(value.numpy()))
+    tensor = torch.empty(tuple(value.shape()), dtype=torch.bfloat16)
+    if tensor.numel():
+        ctypes.memmove(tensor.data_ptr(), value.data_ptr(), tensor.nbytes)
+    return tensor
 
 
 def run_reference(model: onnx.ModelProto, inputs: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:

@@ -51,12 +51,16 @@ class Scope:
         self.values: dict[str, torch.Tensor] = {}
         self.setup: list[str] = []
         """The attributes that the next statement needs."""
+        self.ragged: set[str] = set()
+        """The variables whose sizes depend on values: few operators may combine them with other variables."""
+        self.regions = 0
+        """The number of regions that eager compiles."""
         self._count = 0
 
-    def new(self) -> str:
-        """Return a name that no variable has."""
+    def new(self, prefix: str = "v") -> str:
+        """Return a name that nothing else has."""
         self._count += 1
-        return f"v{self._count}"
+        return f"{prefix}{self._count}"
 
     def attribute(self, prefix: str, value: str) -> str:
         """Add an attribute to the module; return its name with ``self.``."""
@@ -70,9 +74,16 @@ class Scope:
         self.setup.append(f'self.register_buffer("b{self._count}", {value})')
         return f"self.b{self._count}"
 
-    def tensor(self, fits: Predicate = lambda _: True) -> str:
-        """Return a live variable, a recent one more often than an old one."""
-        names = [name for name, value in self.values.items() if fits(value)]
+    def tensor(self, fits: Predicate = lambda _: True, *, ragged: bool = False) -> str:
+        """Return a live real variable, a recent one more often than an old one."""
+        return self._drawn(lambda name, x: not x.is_complex() and (ragged or name not in self.ragged) and fits(x))
+
+    def complex_tensor(self, fits: Predicate = lambda _: True) -> str:
+        """Return a live variable of complex numbers."""
+        return self._drawn(lambda name, x: x.is_complex() and name not in self.ragged and fits(x))
+
+    def _drawn(self, fits: Callable[[str, torch.Tensor], bool]) -> str:
+        names = [name for name, value in self.values.items() if fits(name, value)]
         if not names:
             raise Unfit
         recent = names[-3:] if self.chance(0.6) else names

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import functools
 import os
+import random
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import onnx
@@ -18,7 +21,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from . import judging
+from . import generator, judging
 from .__main__ import main
 from .comparing import compared, is_rounding
 from .exporters import Exported, exported
@@ -29,6 +32,7 @@ from .processes import Ended, in_child
 from .program import Input, Program, Statement
 from .report import one_sided, read_results, report, text_of
 from .running import run_model
+from .scope import Scope, Unfit
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = 60
@@ -120,6 +124,45 @@ def test_programs_run_in_eager(seed: int) -> None:
     assert len(made.statements) in range(1, 26)
     assert made.opset in range(9, 27)
     assert judging.load(made)().eval()(*made.tensors()) is not None
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "family", sorted(generator._FAMILIES, key=lambda family: family.__name__), ids=lambda family: family.__name__
+)
+def test_every_family_writes_statements_that_eager_accepts(family: Callable[[Scope], str]) -> None:
+    """A family whose statements eager refuses would silently add nothing to the programs."""
+    accepted = 0
+    for seed in range(20):
+        writer = generator._Writer(random.Random(seed), "export", 20, seed)
+        writer.scope.values["v0"] = writer.names["v0"] = torch.rand(2, 4, 6) + 0.5
+        writer.scope.values["v00"] = writer.names["v00"] = torch.rand(4, 4, dtype=torch.complex64)
+        with contextlib.suppress(Unfit):
+            text = family(writer.scope)
+            compiled = compile("\n".join([*writer.scope.setup, text]), family.__name__, "exec")
+            with contextlib.suppress(Exception), torch.no_grad():  # eager may refuse a random statement by any exception
+                exec(compiled, writer.names)
+                accepted += 1
+    assert accepted >= 4
+
+
+def test_an_input_that_is_another_one() -> None:
+    given = Input("x0", (3, 4), "float32", "normal", 1)
+    other = dataclasses.replace(given, name="x1", same_as="x0")
+    made = program("v1 = x0 + x1", inputs=(given, other), axes={"x0": {0: "n"}, "x1": {0: "n"}})
+    one, two = made.tensors({"n": 5})
+    assert one is two and one.shape == (5, 4)
+    assert "args = ((x0 := torch.randn((3, 4)" in made.reproduction and ", x0,)" in made.reproduction
+    assert judge(made).outcome == "pass"
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("text", ["v1 = torch.fft.fft(x0)", "v1 = x0.to(torch.bfloat16) * 2"])
+def test_results_that_numpy_or_onnx_lacks(text: str) -> None:
+    """Complex numbers are pairs of reals, and bfloat16 is read from ONNX Runtime's memory."""
+    assert judge(program(text, axes={"x0": {0: "n"}})).outcome == "pass"
+    wrong = text.replace("x0", "(x0 + torch.compiler.is_exporting())")
+    assert judge(program(wrong)).outcome == "wrong value"
 
 
 def test_generated_axes_change() -> None:
@@ -307,6 +350,8 @@ def test_minimised() -> None:
     made = program(*texts, outputs=("v5", "v1"), form="dict", axes={"x0": {0: "n"}})
     run = functools.partial(fails_with, "tanh")
     smallest = minimised(made, run(made), run)
+    parts = program("v1, v2 = x0.chunk(2)", "v3 = v2.tanh()", outputs=("v3",))
+    assert "v2 = x0.chunk(2)" in minimised(parts, run(parts), lambda each: fails_with("chunk", each)).source
     assert (smallest.statements, smallest.operators) == (1, "tanh")
     assert "dynamic_shapes" not in smallest.source and "v2 = x0.tanh()" in smallest.source
 

@@ -88,7 +88,8 @@ def view(s: Scope) -> str:
             lambda: f"{x}.contiguous()", lambda: f"{x}.mT", lambda: f"{x}.swapaxes({d}, {e})", lambda: f"torch.atleast_2d({x})",
             lambda: f"{x}.clone()", lambda: f"{x}.tensor_split({s.integer(1, 3)}, {d})[0]", lambda: f"{x}.squeeze()",
             lambda: _reshaped(s, x),
-            lambda: f"{x}.as_strided(({s.integer(1, 2)}, {s.integer(1, 2)}), (1, 2), {s.integer(0, 1)})",
+            lambda: f"{x}.clone(memory_format=torch.contiguous_format).as_strided("
+            f"({s.integer(1, 2)}, {s.integer(1, 2)}), (1, 2), {s.integer(0, 1)})",
         ]
     )()  # fmt: skip
     return f"{s.new()} = {form}"
