@@ -34,6 +34,10 @@ OF_OTHERS: dict[tuple[str, str], str] = {
     ("autograd/onnxexp_autograd/interception.py", "FunctionMeta"): "torch's metaclass, restored when no thread captures",
     ("autograd/onnxexp_autograd/interception.py", "torch_function"): "torch's module, restored when no thread captures",
     ("autograd/onnxexp_autograd/interception.py", "dynamo_allowed_ids"): "torch's set, restored at the end of the capture",
+    ("aten/onnxexp_aten/capture/computed_numbers/elementwise.py", "table"): "filled by decorators while the module is imported",
+    ("aten/onnxexp_aten/capture/computed_numbers/losses.py", "table"): "filled by decorators while the module is imported",
+    ("aten/onnxexp_aten/capture/computed_numbers/norms.py", "table"): "filled by decorators while the module is imported",
+    ("aten/onnxexp_aten/capture/computed_numbers/resizing.py", "table"): "filled by decorators while the module is imported",
 }
 """Objects of Python and torch that a function writes to without restoring them itself, each with the reason."""
 

@@ -14,8 +14,8 @@ from onnxexp.torch_compat import NEWEST_TESTED, untested_torch
 from tests.core import tiny
 
 ROOT = Path(__file__).resolve().parents[2]
-MAY_NAME_TORCHSCRIPT = {"torch_compat.py", "model_target.py", "tracing_switch.py"}
-"""The module with the classes; the command that loads a file, where there are classes; a switch of transformers, where it is."""
+MAY_NAME_TORCHSCRIPT = {"torch_compat.py", "model_target.py", "mode.py", "tracing_switch.py"}
+"""The classes; the command that loads a file; what a trace replaces where torch.jit is; a switch of transformers."""
 
 
 @pytest.mark.parametrize("version", ["2.11.0", "2.13.0+cpu", "2.15.0+cu132", "not a version"])

@@ -176,7 +176,7 @@ def _empty_lists(result: Any, type_: Any) -> list[Items]:
     if isinstance(result, Items):
         of_tensors = type_.kind() == "ListType" and type_.getElementType().kind() == "TensorType"
         return [result] if of_tensors and not result and result.sequence is None else []
-    parts = list(result) if isinstance(result, tuple) else []
+    parts = list(result) if isinstance(result, tuple) and type_.kind() == "TupleType" else []  # not of a type `Any`
     found = [_empty_lists(*pair) for pair in zip(parts, type_.elements(), strict=True)] if parts else []
     return [items for each in found for items in each] if all(found) else []
 

@@ -20,7 +20,7 @@ from onnxexp_torchscript.trace_comparison import differences
 __all__ = ["check_own_sizes"]
 
 _CURE = (
-    "cure: compute it from x.shape without an index, int(), range() or a branch in Python, script that part with "
+    "compute it from x.shape without an index, int(), range() or a branch in Python, script that part with "
     "torch.jit.script, or leave the axis static; or pass an example with 2 or more on every dynamic axis, for a program that is "
     "right there"
 )
@@ -53,7 +53,7 @@ def check_own_sizes(recording: Recording, spec: DynamicSpec, again: Callable[...
     problem = _problem(recording, second, own)
     if problem:
         enlarged = f"dynamic axes are traced at size 2 or more, so the example was changed: {'; '.join(changes)}"
-        raise CaptureError(f"the trace is wrong at the sizes of the example: {problem}; {enlarged}; {_CURE}")
+        raise CaptureError(f"the trace is wrong at the sizes of the example: {problem}; {enlarged}; cure: {_CURE}")
 
 
 def _problem(recording: Recording, second: Trace, own: Sequence[Any]) -> str:

@@ -64,7 +64,7 @@ def _check_other_sizes(
             raise CaptureError(_text(found, recording.places, other.text, what, cure))
         return {pair: _line(found[0], recording.places).strip() for pair in ties.items()}
     if failed and recording.branches:
-        raise CaptureError(f"the branches could not be compared at other sizes {failed}")
+        raise CaptureError(f"the branches could not be compared at other sizes {failed}; cure: leave such axes static")
     if failed:
         warn(
             "The trace could not be compared with one at other sizes, so it may be wrong there: the model fails at the sizes "
