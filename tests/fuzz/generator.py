@@ -181,7 +181,9 @@ def _inputs(rng: random.Random) -> tuple[Input, ...]:
     return tuple(made)
 
 
-_RAGGED = re.compile(r"nonzero|argwhere|masked_select|unique|bincount|where\([^,()]*\)|\[[^]]*( [<>=!]=? |~)|pad_packed_sequence")
+_RAGGED = re.compile(
+    r"nonzero|\w\[\(|argwhere|masked_select|unique|bincount|where\([^,()]*\)|\[[^]]*( [<>=!]=? |~)|pad_packed_sequence"
+)
 """Operators whose results have sizes that depend on values."""
 
 

@@ -8,16 +8,16 @@ __all__ = ["chained_writes", "strided"]
 
 _STRIDED = (
     "{c}.as_strided({x}.shape, {c}.stride())",
-    "{x}.flatten().as_strided(({x}.numel() - 1, 2), (1, 1))",
-    "torch.as_strided({x}.flatten(), ({x}.numel() // 2,), (2,))",
+    "{c}.flatten().as_strided(({x}.numel() - 1, 2), (1, 1))",
+    "torch.as_strided({c}.flatten(), ({x}.numel() // 2,), (2,))",
     "{c}.as_strided(({n},), (1,))",
-    "{x}.flatten().as_strided(({x}.numel(), 3), (1, 0))",
+    "{c}.flatten().as_strided(({x}.numel(), 3), (1, 0))",
     "{c}.as_strided(({n} // 2, 2), (2, 1))",
-    "{x}.flatten().as_strided(({x}.numel() - 1,), (1,), 1)",
+    "{c}.flatten().as_strided(({x}.numel() - 1,), (1,), 1)",
     "{c}.as_strided((2, {n} - 1), (1, 1), 0)",
     "torch.as_strided({c}, (1, {x}.shape[-1]), (0, 1))",
     "{x}.flatten().unfold(0, 2, 1)",
-    "{x}.reshape({x}.shape[0], -1).clone().as_strided(({x}.shape[0], 1), ({x}.reshape({x}.shape[0], -1).shape[1], 1))",
+    "{c}.reshape({x}.shape[0], -1).as_strided(({x}.shape[0], 1), ({x}.reshape({x}.shape[0], -1).shape[1], 1))",
     "{c}.transpose(0, -1).as_strided(({n},), (1,))",
 )
 _CHAINED = (

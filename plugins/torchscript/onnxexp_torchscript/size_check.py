@@ -64,7 +64,9 @@ def _check_other_sizes(
             raise CaptureError(_text(found, recording.places, other.text, what, cure))
         return {pair: _line(found[0], recording.places).strip() for pair in ties.items()}
     if failed and recording.branches:
-        raise CaptureError(f"the branches could not be compared at other sizes {failed}; cure: leave such axes static")
+        raise CaptureError(
+            f"the branches could not be compared at other sizes {failed.partition('; cure:')[0]}; cure: leave such axes static"
+        )
     if failed:
         warn(
             "The trace could not be compared with one at other sizes, so it may be wrong there: the model fails at the sizes "
@@ -151,7 +153,7 @@ def _differences_at(other: OtherSizes, recording: Recording, again: Callable[...
 def _found(recording: Recording, second: Trace) -> list[Difference]:
     leaves, out_spec = second.returned
     if [each.outcome for each in second.branches] != [each.outcome for each in recording.branches]:
-        raise CaptureError("the model takes another branch there")
+        raise CaptureError("the model takes another branch there; cure: script that line with torch.jit.script")
     if out_spec != recording.out_spec:
         counts = recording.out_spec.num_leaves, out_spec.num_leaves
         text = f"the model returns {counts[0]} values, and {counts[1]} there"
