@@ -54,7 +54,7 @@ KNOWN_EXTREMES: Mapping[str, str] = MappingProxyType(
         **{f"nn.functional.{name}1d": f"{_ORDER}; {_CONVERTED}" for name in ("conv", "conv_transpose")},
         **{f"nn.functional.avg_pool{axes}d": _CONVERTED for axes in (1, 2, 3)},
         **dict.fromkeys(("addbmm", "einsum", "trace"), _INTEGERS),
-        "unravel_index": "an index outside of the shape, of which a quotient overflows",
+        "unravel_index": "an index outside of the shape: a quotient overflows",
         **{f"polygamma.polygamma_n_{order}": _POLES for order in range(5)},
         "special.polygamma.special_polygamma_n_0": _POLES,
         **dict.fromkeys(("igamma", "igammac"), _SERIES),

@@ -34,7 +34,7 @@ PyTorch's own test database (OpInfo) has samples for each operator. Each sample 
 run in ONNX Runtime, and compared with eager: values, dtypes and shapes. `export` captures with torch.export, `trace` with
 TorchScript. `dynamic` and `trace-dynamic` do the same with every axis dynamic that eager accepts at another size, and also run
 the model at two other sets of sizes. Operators of sparse tensors, which ONNX lacks, are left out; `random` counts the samples of
-random operators, of which only dtypes and shapes are compared.
+random operators: only their dtypes and shapes are compared.
 
 `make conformance` measures all of this. `python -m tests.conformance --out conformance.jsonl --report table` then prints this
 page.

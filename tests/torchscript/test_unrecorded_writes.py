@@ -98,8 +98,8 @@ def test_the_caller_s_tensor_keeps_its_size() -> None:
 @pytest.mark.parametrize(
     ("resize", "why"),
     [
-        (lambda x: (x * 2).resize_(3, 3), "from 6 to 9 elements, of which the last are undefined"),
-        (lambda x: (x * 2).resize_as_(torch.ones(7)), "from 6 to 7 elements, of which the last are undefined"),
+        (lambda x: (x * 2).resize_(3, 3), "from 6 to 9 elements: the last ones are undefined"),
+        (lambda x: (x * 2).resize_as_(torch.ones(7)), "from 6 to 7 elements: the last ones are undefined"),
         (lambda x: (x.t() * 2).resize_(4), "whose elements have another order in memory"),
         (lambda x: (x * 2).resize_(1, 1, 2, 2, memory_format=torch.channels_last), "to another memory format"),
     ],

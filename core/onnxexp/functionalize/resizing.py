@@ -34,7 +34,7 @@ def first_elements(call: ViewCall, after: Type) -> Ref:
         _refuse(call, "to another memory format")
     count, total = math.prod(new), math.prod(old)
     if count > total:
-        _refuse(call, f"from {total} to {count} elements, of which the last are undefined")
+        _refuse(call, f"from {total} to {count} elements: the last ones are undefined")
     if not call.contiguous:
         _refuse(call, "whose order in memory is not certain")
     place, where = call.ref, call.node.where

@@ -93,7 +93,7 @@ def _opposite(
 ) -> tuple[OtherSizes, list[Difference]] | None:
     """Return the differences at sizes in the opposite order; None if the model fails.
 
-    ``chunk`` may give fewer pieces at smaller sizes, of which there is a warning: lengths are compared at larger ones.
+    ``chunk`` may give fewer pieces at smaller sizes, and a warning says so. So lengths are compared at larger ones.
     """
     result = None
     for other, found in _compared(recording, spec, axes, again, opposite=True):

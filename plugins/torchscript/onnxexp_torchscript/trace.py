@@ -76,7 +76,7 @@ class Recording:
         functions: What must live as long as the graph that calls it.
         again: Traces the model once more, with another example and attributes replaced.
         random: The state of the random generators at the trace.
-        indexed: Whether Python has read a size as an index, of which the tracer does not warn.
+        indexed: Whether Python has read a size as an index. The tracer does not warn of that.
         branches: The conditions on sizes, which are the first outputs of the graph.
         attempts: The options of further traces, which fix less. The first trace suffices for most models.
     """

@@ -86,7 +86,7 @@ def _check(name: str, tensor: torch.Tensor, count: int, memory_format: torch.mem
     if memory_format not in (None, torch.contiguous_format):
         why = "to another memory format"
     elif count > tensor.numel():
-        why = f"from {tensor.numel()} to {count} elements, of which the last are undefined"
+        why = f"from {tensor.numel()} to {count} elements: the last ones are undefined"
     elif not tensor.is_contiguous():
         why = "whose elements have another order in memory"
     else:

@@ -1,4 +1,4 @@
-"""Sizes that depend on values, where torch assumes or asks what they are.
+"""Sizes that depend on values, where torch assumes what they are.
 
 torch assumes that such a size equals that of the axis which it broadcasts with, though it may be 1, and has no shape for
 ``squeeze_`` and for a mask of bytes.
