@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from onnxexp.capture.torch_state import is_exporting, replace_attributes
-from onnxexp_aten.capture.computed_numbers.mode import KeepComputedNumbers, keep_traced_numbers
+from onnxexp_aten.capture.computed_numbers.mode import keep_computed_numbers, keep_traced_numbers
 from onnxexp_aten.capture.computed_sizes import keep_computed_sizes
 from onnxexp_aten.capture.data_dependent_ops import keep_data_dependent_ops
 from onnxexp_aten.capture.indexed_pieces import export_with_pieces, trace_pieces
@@ -50,7 +50,7 @@ def keep_operators_whole() -> Iterator[None]:
             run = functools.partial(original, *args, **options)
             if strict:  # it knows a tensor's methods itself, and no modes
                 return run()
-            with KeepComputedNumbers():
+            with keep_computed_numbers(args[0]):
                 return export_with_pieces(run, args[0])
 
     with replace_attributes([(torch.export, "export", export), keep_modules()]), trace_pieces(), keep_traced_numbers():
