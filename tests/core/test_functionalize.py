@@ -196,7 +196,10 @@ REFUSED: dict[str, tuple[Fn, str]] = {
     ),
     "as_strided_scatter": (lambda x: torch.as_strided_scatter(x.t(), x[0], (4,), (1,)), r"the layout of .* cure: call clone"),
     "set_": (lambda x: (x * 1).set_(x), r"aten::set_.* writes to its arguments.*; cure: use the other tensor under its own name"),
-    "more elements": (lambda x: (x * 1).resize_(4, 4), r"aten::resize_ .* from 12 to 16 elements: the last ones are undefined .* cure: take .* flatten"),
+    "more elements": (
+        lambda x: (x * 1).resize_(4, 4),
+        r"aten::resize_ .* from 12 to 16 elements: the last ones are undefined .* cure: take .* flatten",
+    ),
     "columns": (lambda x: (x.t() * 1).resize_(2, 2), r"aten::resize_ .* whose order in memory is not certain .*; cure: take"),
     "another memory format": (
         lambda x: (x * 1).resize_(1, 2, 2, 2, memory_format=torch.channels_last),

@@ -10,10 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
+import torch
 from torch.utils import _pytree as pytree
 
+from onnxexp.errors import CaptureError
 from onnxexp.functionalize import drop_dead, functionalize
-from onnxexp.neutral_graph import Graph, Node, Value
+from onnxexp.neutral_graph import Graph, Node, Value, values_in
+from onnxexp.request.pytree_leaves import Leaf
 from onnxexp.user_warnings import warn
 
 __all__ = ["CapturedProgram", "make_functional"]
@@ -42,16 +45,54 @@ class CapturedProgram:
     containers: Mapping[Value, tuple[ir.TypeProtocol, ir.Shape]] = dataclasses.field(default_factory=dict)
 
 
-def make_functional(graph: Graph, written_elsewhere: Sequence[str]) -> None:
+def make_functional(graph: Graph, written_elsewhere: Sequence[str], leaves: Sequence[Leaf]) -> None:
     """Functionalize a graph, and warn of writes that outlive a call.
 
     Args:
         graph: The graph, changed in place.
         written_elsewhere: Names of inputs and buffers that the forward writes without a node in the graph.
+        leaves: The user's example, a leaf for each input of the graph.
+
+    Raises:
+        CaptureError: See `functionalize`; or an input of the example shares memory with another one that the forward writes to.
     """
-    if changed := [*functionalize(graph), *written_elsewhere]:
+    changed = [*functionalize(graph), *written_elsewhere]
+    drop_dead(graph)
+    if changed:
+        _check_shared(graph, changed, leaves)
         warn(
             f"the forward writes into {', '.join(changed)}; an ONNX graph keeps no state: its outputs are right, "
             "but the written values are lost between calls"
         )
-    drop_dead(graph)
+
+
+def _check_shared(graph: Graph, changed: Sequence[str], leaves: Sequence[Leaf]) -> None:
+    used = {value for node in graph.walk() for value in values_in(node.args)}.union(values_in(graph.outputs))
+    inputs = [(value, leaf.name, leaf.value) for value, leaf in zip(graph.inputs, leaves, strict=True)]
+    for written, name, tensor in inputs:
+        for read, other_name, other in inputs if written.name in changed else ():
+            if read is not written and read in used and _share(tensor, other):
+                raise CaptureError(
+                    f"{name} and {other_name} share memory in the example, and the forward writes into {name}: the inputs of an "
+                    f"ONNX graph are separate, so {other_name} would keep its old values; cure: pass a clone() of one as the "
+                    "example, or clone() it in the forward before the write"
+                )
+
+
+def _share(one: Any, other: Any) -> bool:
+    """Whether two tensors have elements in common."""
+    tensors = [tensor for tensor in (one, other) if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided]
+    if len(tensors) < 2 or one.untyped_storage()._cdata != other.untyped_storage()._cdata or not (one.numel() and other.numel()):
+        return False
+    first, second = _offsets(one), _offsets(other)
+    if one.element_size() == other.element_size():
+        return bool(torch.isin(first, second).any())
+    return bool(first.min() <= second.max() and second.min() <= first.max())
+
+
+def _offsets(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the places of a tensor's elements in its storage, in bytes."""
+    offset = torch.tensor(tensor.storage_offset())
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        offset = offset.unsqueeze(-1) + torch.arange(size) * stride
+    return offset * tensor.element_size()

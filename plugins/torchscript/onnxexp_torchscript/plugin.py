@@ -51,7 +51,7 @@ class TorchScript:
                 private = stack.enter_context(private_tensors(model))
                 record = functools.partial(trace, model, private, args, kwargs, spec)
             recording, (graph, sizes, changed, allowed, containers) = _converted(record, spec, options)
-        make_functional(graph, changed)
+        make_functional(graph, changed, spec.leaves)
         decomposer = Decomposer(lambda: sizes.mode, sizes.texts, sizes.text)
         return CapturedProgram(
             graph, decomposer, recording.in_spec, recording.out_spec, recording.warnings, allowed, containers

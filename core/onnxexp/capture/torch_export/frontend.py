@@ -94,7 +94,7 @@ def from_exported(program: ExportedProgram, spec: DynamicSpec) -> CapturedProgra
     for value in graph.outputs:
         if isinstance(value, Value) and value.name in varying and isinstance(value.type, TensorType):
             value.type = TensorType(value.type.dtype, None)
-    make_functional(graph, mutated_names(program))
+    make_functional(graph, mutated_names(program), spec.leaves)
     decomposer = Decomposer(functools.partial(fake_mode, program), sizes, text)
     assert program.call_spec.in_spec is not None and program.call_spec.out_spec is not None
     return CapturedProgram(graph, decomposer, program.call_spec.in_spec, program.call_spec.out_spec, restrictions=allowed)

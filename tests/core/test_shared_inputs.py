@@ -1,0 +1,78 @@
+"""Example inputs that share memory, in a model that writes to one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import onnxexp
+
+pytestmark = pytest.mark.filterwarnings("ignore:the forward writes into")
+
+
+class Writes(nn.Module):
+    def forward(self, written: torch.Tensor, read: torch.Tensor) -> torch.Tensor:
+        written.mul_(2)
+        return written + read.sum()
+
+
+class Clones(nn.Module):
+    def forward(self, written: torch.Tensor, read: torch.Tensor) -> torch.Tensor:
+        return written.clone().mul_(2) + read.sum()
+
+
+class ReadsSizes(nn.Module):
+    def forward(self, written: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        return written.mul_(2)
+
+
+def _twice() -> tuple[torch.Tensor, ...]:
+    x = torch.arange(6.0).view(2, 3)
+    return x, x
+
+
+def _row() -> tuple[torch.Tensor, ...]:
+    x = torch.arange(6.0).view(2, 3)
+    return x[1], x
+
+
+def _other_dtype() -> tuple[torch.Tensor, ...]:
+    x = torch.arange(6.0)
+    return x, x.view(torch.int16)
+
+
+def _columns() -> tuple[torch.Tensor, ...]:
+    x = torch.arange(6.0).view(3, 2)
+    return x[:, 0], x[:, 1]
+
+
+def _export(model: nn.Module, args: tuple[Any, ...], capture: str) -> onnxexp.ONNXProgram:
+    return onnxexp.export(model, args, capture=capture, opset_version=20)
+
+
+@pytest.mark.parametrize("capture", ["auto", "export", "trace", "script"])
+@pytest.mark.parametrize("example", [_twice, _row, _other_dtype])
+def test_shared_memory_is_refused(example: Callable[[], tuple[torch.Tensor, ...]], capture: str) -> None:
+    with pytest.raises(onnxexp.CaptureError, match="written and read share memory.*writes into written.*cure: pass a clone"):
+        _export(Writes(), example(), capture)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace", "script"])
+@pytest.mark.parametrize("example", [_twice, _row])
+def test_cures(example: Callable[[], tuple[torch.Tensor, ...]], capture: str) -> None:
+    for model, args in ((Writes(), tuple(arg.clone() for arg in example())), (Clones(), example())):
+        program = _export(model, args, capture)
+        torch.testing.assert_close(program(*args), model(*args))
+
+
+@pytest.mark.parametrize("capture", ["export", "trace", "script"])
+@pytest.mark.parametrize(("model", "example"), [(Writes(), _columns), (ReadsSizes(), _twice)])
+def test_no_element_in_common_or_not_read(
+    model: nn.Module, example: Callable[[], tuple[torch.Tensor, ...]], capture: str
+) -> None:
+    program = _export(model, example(), capture)
+    torch.testing.assert_close(program(*example()), model(*example()))
