@@ -12,10 +12,10 @@ from onnxexp.builder.builder import Builder, state_of
 from onnxexp.builder.tensor import ComplexTensor, Tensor, real_dtype
 from onnxexp.builder.torch_tensor_data import TorchTensor, has_data
 from onnxexp.capture.captured_program import CapturedProgram
-from onnxexp.capture.output_axes import name_output_axes
+from onnxexp.capture.output_axes import name_output_axes, squeezed_shapes
 from onnxexp.errors import CaptureError
 from onnxexp.lowering.lowering import Lowering
-from onnxexp.neutral_graph import ScalarType, TensorType, Type, Value
+from onnxexp.neutral_graph import Dim, ScalarType, TensorType, Type, Value
 from onnxexp.program.signature import InputSlot, OutputSlot, Signature
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.example_call import ExampleCall
@@ -33,10 +33,12 @@ class GraphIO:
     Attributes:
         inputs: The name of each input, by the index of its leaf among the arguments.
         outputs: The name of each output, by the index of its leaf in the result.
+        varying: The shapes of outputs whose rank depends on a call, at sizes other than 1, likewise.
     """
 
     inputs: dict[int, str]
     outputs: dict[int, str]
+    varying: dict[int, tuple[Dim, ...]]
 
 
 def name_graph_io(captured: CapturedProgram, spec: DynamicSpec, output_names: Sequence[str] | None) -> GraphIO:
@@ -60,9 +62,11 @@ def name_graph_io(captured: CapturedProgram, spec: DynamicSpec, output_names: Se
     returned = [graph.outputs[index] for index in positions]
     passed = {place: names[output] for place, output in enumerate(returned) if output in names}
     assigned = assign_output_names([leaves[index] for index in positions], output_names, names.values(), passed)
+    varying = squeezed_shapes(graph)
     if spec.outputs:
-        name_output_axes(dict(zip(assigned, returned, strict=True)), spec)
-    return GraphIO(inputs, dict(zip(positions, assigned, strict=True)))
+        name_output_axes(dict(zip(assigned, returned, strict=True)), spec, varying)
+    shapes = {index: varying[graph.outputs[index]] for index in positions if graph.outputs[index] in varying}
+    return GraphIO(inputs, dict(zip(positions, assigned, strict=True)), shapes)
 
 
 def bind_inputs(
@@ -105,8 +109,16 @@ def bind_inputs(
 
 
 def graph_outputs(io: GraphIO, results: Sequence[Any]) -> list[tuple[str, Any]]:
-    """List the graph's outputs in order, by name."""
-    return [(name, _real_output(results[index])) for index, name in io.outputs.items()]
+    """List the graph's outputs in order, by name.
+
+    onnx's checker refuses an output of unknown rank, so one whose rank depends on a call gets that of other sizes than 1.
+    ONNX Runtime returns the rank of the call, with a warning where it is another one.
+    """
+    listed = [(name, _real_output(results[index])) for index, name in io.outputs.items()]
+    for (_, output), index in zip(listed, io.outputs, strict=True):
+        if index in io.varying and isinstance(output, Tensor) and output.shape is None:
+            output.fill(TensorType(None, (*io.varying[index], *((2,) if isinstance(results[index], ComplexTensor) else ()))))
+    return listed
 
 
 def call_signature(captured: CapturedProgram, io: GraphIO, call: ExampleCall, context: ExportContext) -> Signature:

@@ -130,8 +130,8 @@ def _squeezed(rewriter: Rewriter, x: ir.Value, axes: list[int]) -> ir.Value:
 
 
 def reshaped_by(rewriter: Rewriter, node: ir.Node) -> ir.Value:
-    """Compose a Reshape."""
-    if node.attributes.get_int("allowzero", 0):
+    """Compose a Reshape, but not one whose rank depends on a call."""
+    if node.attributes.get_int("allowzero", 0) or producer(node.inputs[1], "Compress") is not None:
         raise Unfit
     return reshaped(rewriter, source_of(node), known_dims(node.outputs[0]), node.inputs[1])
 
