@@ -42,6 +42,7 @@ MODELS: dict[str, Callable[..., Any]] = {
     "last piece": lambda x: torch.split(x, 3, dim=1)[-1],
     "last piece of a computed size": lambda x: x.split(x.shape[1] // 3 + 1, 1)[-1],
     "last row": lambda x: x.unbind(1)[-1] * torch.unbind(x, dim=1)[0],
+    "first rows": lambda x: torch.stack(x.unbind(1)[:1]) + sum(x.unbind(1)[-1:]),
     "split": lambda x: x.split([x.shape[1] // 4, x.shape[1] - x.shape[1] // 4], 1)[1],
     "slice by a step": lambda x: x[:, :: x.shape[1] // 4 + 1],
     "slice by a tensor": lambda x: x[:, :: torch.tensor(2)],

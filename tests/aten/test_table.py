@@ -31,7 +31,7 @@ WITHOUT_CASE = {
         *("_unsafe_index.Tensor_hacked_twin", "_unsafe_index_put.hacked_twin", "index.Tensor_hacked_twin"),
         *("index_put.hacked_twin", "cpu", "ceil.Scalar", "ceil.int", "floor.Scalar", "floor.int", "neg.Scalar", "round.Scalar"),
         *("round.int", "sqrt.Scalar", "sqrt.float", "sqrt.int", "sum.bool", "sum.float", "numel", "size", "size.int", "sym_size"),
-        *("split", "to.prim_Device", "to.prim_dtype", "to.prim_other", "_reshape_from_tensor"),
+        *("broadcast_tensors", "split", "to.prim_Device", "to.prim_dtype", "to.prim_other", "_reshape_from_tensor"),
         *(f"{name}_window{periodic}" for name in ("bartlett", "blackman", "hamming", "kaiser") for periodic in ("", ".periodic")),
         *("hann_window.periodic", "hamming_window.periodic_alpha", "hamming_window.periodic_alpha_beta", "kaiser_window.beta"),
     ),

@@ -89,9 +89,22 @@ def test_layouts() -> None:
 
     def model(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         y = (x * 2).transpose(1, 2)
+        products = torch.einsum("bij,bjk->kbi", x, y), torch.einsum("bij,bkj->bik", x, x) + 1
+        computed = y + 1, torch.where(y > 0, y, x[0, 0, 0]), y.clone() * 2, x[torch.arange(2) % 2] - 1, y[:, torch.arange(3)]
         parts = x.reshape_as(y).split(1)
         rows = torch.std_mean(x, 1)[0].expand(2, 4)
-        return y, parts[1], y[:, 1:], y.flatten(1), rows, torch.matmul(y, x), x[:, 1].expand(3, 2, 4), y[0].view(2, 2, 3)
+        return (
+            *products,
+            *computed,
+            y,
+            parts[1],
+            y[:, 1:],
+            y.flatten(1),
+            rows,
+            torch.matmul(y, x),
+            x[:, 1].expand(3, 2, 4),
+            y[0].view(2, 2, 3),
+        )
 
     inputs = (torch.randn(2, 3, 4),)
     graph = capture(Lambda(model), inputs)
@@ -102,3 +115,25 @@ def test_layouts() -> None:
         layout = layouts.layout(value)
         assert layout is not None and layout.stride() == result.stride(), value
         assert (value in layouts.values) <= result.is_contiguous()
+
+
+@pytest.mark.full
+def test_pointwise_operators_have_the_strides_of_the_meta_device() -> None:
+    """Of operands in another order, expanded ones and ones with gaps."""
+    from torch.testing._internal.common_methods_invocations import binary_ufuncs, unary_ufuncs
+
+    x = torch.rand(2, 3, 4, 5) + 0.1
+    operands = [x.transpose(1, 2), x.permute(3, 0, 2, 1), x[:, :1].expand(2, 3, 4, 5), x[..., ::2], x.flip(0)[1:], x[:, :, :1].mT]
+    for info in (*unary_ufuncs, *binary_ufuncs):
+        if (
+            facts(f"aten::{info.name}").pointwise
+            and not info.variant_test_name
+            and info.name not in ("mvlgamma", "polygamma", "special.polygamma")
+            and torch.float32 in info.dtypes
+        ):
+            for operand in operands:
+                args = (operand,) if info in unary_ufuncs else (operand, operand.flip(-1))
+                there = tuple(torch.empty_strided(arg.shape, arg.stride(), device="meta") for arg in args)
+                result, layout = info.op(*args), info.op(*there)
+                steps = [pair for pair, size in zip(zip(result.stride(), layout.stride()), result.shape) if size > 1]
+                assert result.shape == layout.shape and all(one == other for one, other in steps), info.name

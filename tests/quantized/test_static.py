@@ -158,3 +158,24 @@ def test_pooling(capture: str) -> None:
     for image in (x, torch.randn(1, 3, 21, 20)):
         for actual, expected in zip(program(image), model(image), strict=True):
             torch.testing.assert_close(actual, expected, rtol=0, atol=0)  # halves are rounded as torch's kernels round them
+
+
+class _Prepacked(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        weight = torch.quantize_per_tensor(torch.randn(6, 4), 0.1, 0, torch.qint8)
+        self.packed = torch.ops.quantized.linear_prepack(weight, torch.randn(6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.ops.quantized.linear_dynamic(x, self.packed)  # type: ignore[no-any-return]
+
+
+@pytest.mark.skipif("qnnpack" not in torch.backends.quantized.supported_engines, reason="torch has no QNNPACK")
+@pytest.mark.parametrize("engine", ["qnnpack"], indirect=True)
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_the_bias_of_qnnpack_is_not_cloned_lazily(engine: Any, capture: str) -> None:
+    """Its memory is not of torch's usual allocator: a lazy clone of it ended the process when it was freed."""
+    model, x = _Prepacked(), torch.randn(2, 4)
+    for _ in range(2):
+        program = onnxexp.export(model, (x,), capture=capture, opset_version=12)
+    torch.testing.assert_close(program(x), model(x), rtol=0.05, atol=0.1)

@@ -17,6 +17,7 @@ elements that overlap, a result that is one of two tensors) is an error where it
 from __future__ import annotations
 
 from onnxexp.functionalize.blocks import rewrite_blocks
+from onnxexp.functionalize.diagonals import fill_diagonals
 from onnxexp.functionalize.inplace_rewriter import Rewriter
 from onnxexp.functionalize.mutation import facts
 from onnxexp.functionalize.strided_views import rebase_strided_views
@@ -33,6 +34,7 @@ def functionalize(graph: Graph) -> list[str]:
 
     Raises CaptureError, with the operator, its place and the cure, where the memory that is written cannot be followed.
     """
+    fill_diagonals(graph)
     rebase_strided_views(graph)
     if not any(facts(node.op).written for node in graph.walk()):
         return []

@@ -6,14 +6,16 @@ This decides whether ``reshape`` and ``contiguous`` return views or copies.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 
 from onnxexp.functionalize.emit import is_static
 from onnxexp.functionalize.mutation import Facts, is_tensor, packet, restrides
-from onnxexp.neutral_graph import Graph, Node, TensorType, Value, values_in
+from onnxexp.neutral_graph import Dim, Graph, Node, TensorType, Value, replace_values, values_in
 from onnxexp.torch_ops.schemas import overload
 
 __all__ = ["Contiguity", "on_meta"]
@@ -50,6 +52,8 @@ _ALONG = {
     **dict.fromkeys((f"aten::{name}" for name in ("split", "split_with_sizes", "chunk", "tensor_split")), 2),
 }
 """Views of parts along one axis, and the index of that argument."""
+_BY_LAYOUT = frozenset({"aten::index", "aten::einsum"})
+"""Operators that are neither views nor pointwise, whose strides torch computes without data as with them."""
 _NEVER = frozenset({"aten::empty_strided", "aten::empty_permuted", "aten::as_strided"})
 
 
@@ -71,8 +75,8 @@ class Contiguity:
             self._strided.clear()
         elif self._makes_contiguous(node, known):
             self.values.update(node.outputs)
-        elif known.viewed is not None:
-            self._visit_view(node)
+        elif known.viewed is not None or known.pointwise or packet(node.op) in _BY_LAYOUT:
+            self._visit_layout(node)
 
     def layout(self, value: Any) -> torch.Tensor | None:
         """Return a tensor without data that has a value's strides; None if not certain."""
@@ -82,17 +86,21 @@ class Contiguity:
             return None
         return torch.empty(value.type.sizes, dtype=value.type.dtype, device="meta")
 
-    def _visit_view(self, node: Node) -> None:
-        """Note a view's strides, as torch computes them without data."""
-        args = [self.layout(arg) if isinstance(arg, Value) else arg for arg in node.args]
-        uncertain = any(arg is None and isinstance(given, Value) for arg, given in zip(args, node.args, strict=True))
-        if uncertain or len(node.outputs) != 1 or any(any(values_in(arg)) or isinstance(arg, torch.device) for arg in args):
+    def _visit_layout(self, node: Node) -> None:
+        """Note the strides of a result, as torch computes them without data."""
+        args: list[Any] = replace_values(node.args, self.layout)
+        if any(arg is None and given is not None for arg, given in zip(_flat(args), _flat(node.args), strict=True)):
+            if packet(node.op) not in _BY_LAYOUT or not self.values.issuperset(node.inputs()):
+                return
+            args = replace_values(node.args, _stand_in())  # a result that is contiguous for these sizes is so for all
+        if len(node.outputs) != 1 or any(isinstance(arg, torch.device) for arg in args):
             return
-        if node.op.startswith("aten::") and packet(node.op) not in _NEVER:
+        if node.op.startswith("aten::") and packet(node.op) not in _NEVER - {"aten::as_strided"}:
             with contextlib.suppress(RuntimeError):  # what torch refuses without data has no certain layout
                 result = on_meta(node.op, args)
                 if isinstance(result, torch.Tensor):
-                    self._strided[node.outputs[0]] = result
+                    if is_static(node.outputs[0].type.sizes):
+                        self._strided[node.outputs[0]] = result
                     self.values.update(node.outputs if result.is_contiguous() else [])
 
     def _makes_contiguous(self, node: Node, known: Facts) -> bool:
@@ -110,6 +118,24 @@ class Contiguity:
             return known.viewed is None
         plain = name in _IF_INPUTS_ARE or known.pointwise or (known.viewed is not None and _is_rows(node))
         return plain and self.values.issuperset(inputs)
+
+
+def _flat(args: Sequence[Any]) -> list[Any]:
+    return [each for arg in args for each in (_flat(arg) if isinstance(arg, (list, tuple)) else [arg])]
+
+
+def _stand_in() -> Callable[[Value], torch.Tensor | None]:
+    """Return a function that makes contiguous tensors without data; symbolic sizes become distinct numbers."""
+    numbers = itertools.count(2)
+    known: dict[Dim, int] = defaultdict(lambda: next(numbers))
+
+    def made(value: Value) -> torch.Tensor | None:
+        if not is_tensor(value) or value.type.sizes is None:
+            return None
+        sizes = [size if isinstance(size, int) else known[size] for size in value.type.sizes]
+        return torch.empty(sizes, dtype=value.type.dtype, device="meta")
+
+    return made
 
 
 def _has_few_axes(value: Value) -> bool:

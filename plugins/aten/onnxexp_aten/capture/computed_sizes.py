@@ -101,6 +101,22 @@ def _multi_dot(original: Callable[..., torch.Tensor], tensors: Any, **options: A
     return functools.reduce(torch.matmul, tensors)
 
 
+def _fill_diagonal(
+    original: Callable[..., torch.Tensor], self: torch.Tensor, fill_value: Any, wrap: bool = False
+) -> torch.Tensor:
+    """Fill the diagonal through its view."""
+    sizes: list[Any] = [*self.shape]
+    if wrap or self.dim() < 2 or all(isinstance(size, int) for size in sizes):
+        return original(self, fill_value, wrap)
+    for size in sizes[1:] if self.dim() > 2 else ():
+        torch._check(sizes[0] == size)  # type: ignore[no-untyped-call]
+    diagonal = self
+    for _ in sizes[1:]:
+        diagonal = diagonal.diagonal(0, 0, -1)
+    diagonal.fill_(fill_value)
+    return self
+
+
 _REPLACEMENTS: list[tuple[Any, str, Callable[..., Any]]] = [
     (torch, "linspace", _linspace),
     (torch, "logspace", _logspace),
@@ -115,6 +131,7 @@ _REPLACEMENTS: list[tuple[Any, str, Callable[..., Any]]] = [
     (torch, "adaptive_avg_pool1d", _adaptive_avg_pool1d),
     (functional, "adaptive_avg_pool1d", _adaptive_avg_pool1d),
     (torch.Tensor, "contiguous", contiguous),
+    (torch.Tensor, "fill_diagonal_", _fill_diagonal),
 ]
 """The replacement of each function of torch, as (owner, attribute, replacement)."""
 

@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from onnxexp.capture.torch_state import replace_attributes
-from onnxexp_aten.capture.in_captures import in_captures
+from onnxexp_aten.capture.in_captures import in_captures, in_forward
 from onnxexp_aten.capture.unbacked_sizes import replaced_kernel
 from onnxexp_aten.creation.windows import WINDOWS
 
@@ -33,8 +33,8 @@ def _call_own(name: str, original: Callable[..., Any], *args: Any, **options: An
         return original(*args, **options)
     options = {"self" if key == "input" else key: value for key, value in options.items()}
     result = getattr(torch.ops.onnxexp_shapes, name)(*args, **options)  # by the operator's name
-    if name == "linalg_lstsq":
-        return torch.return_types.linalg_lstsq(result)  # type: ignore[attr-defined] # defined in C++
+    if name in _NAMED:
+        return getattr(torch.return_types, name)(result)  # defined in C++
     return tuple(result) if isinstance(result, list) else result
 
 
@@ -50,10 +50,12 @@ def _depends_on_values(x: torch.Tensor) -> bool:
     return not torch.compiler.is_dynamo_compiling() and bool(free_unbacked_symbols(x.shape))
 
 
+_NAMED = frozenset({"cummax", "cummin", "linalg_lstsq"})
+"""Functions whose result is a named tuple."""
 _STATIC: dict[str, Callable[..., bool]] = {
     "narrow": lambda input, dim, start, length: not isinstance(start, torch.Tensor),
     "one_hot": lambda input, num_classes=-1: isinstance(num_classes, int) and num_classes != -1,
-    "take": lambda input, *args, **options: not _depends_on_values(input),
+    **dict.fromkeys(("cummax", "cummin", "take"), lambda input, *args, **options: not _depends_on_values(input)),
     "tensor_split": _is_static_split,
     "istft": lambda *args, **options: not any(isinstance(each, torch.SymInt) for each in (*args, *options.values())),
     **dict.fromkeys(WINDOWS, lambda window_length, *parameters, **options: not isinstance(window_length, torch.SymInt)),
@@ -191,7 +193,7 @@ def _expanded(x: torch.Tensor, sizes: list[Any]) -> torch.Tensor:
 _METHODS: dict[str, Callable[..., Any]] = {
     **{
         name: functools.partial(_call_own, name)
-        for name in ("cov", "corrcoef", "istft", "kron", "narrow", "take", "tensor_split")
+        for name in ("cov", "corrcoef", "cummax", "cummin", "istft", "kron", "narrow", "take", "tensor_split")
     },
     "hsplit": functools.partial(_split_at, 1, 1),
     "vsplit": functools.partial(_split_at, 0, 2),
@@ -229,16 +231,16 @@ class _RedirectCalls(TorchFunctionMode):
 
 
 @contextlib.contextmanager
-def keep_data_dependent_ops(*, references: bool) -> Iterator[None]:
+def keep_data_dependent_ops(model: torch.nn.Module | None) -> Iterator[None]:
     """Capture these operators as one node each. Other threads are not affected.
 
-    With `references`, also redirect references to the functions that the model stored earlier.
+    With a model, also redirect references to the functions that it stored earlier.
     """
     rows = [(owner, name, getattr(owner, name), instead) for owner, name, instead in _REPLACEMENTS if hasattr(owner, name)]
     calls = {original: in_captures(original, instead) for _, _, original, instead in rows}
     table = [(owner, name, calls[original]) for owner, name, original, _ in rows]
     table.append((fake_impls, "_unique", in_captures(fake_impls._unique, _unique)))
-    references_too = _RedirectCalls(calls) if references else contextlib.nullcontext()
+    references_too = in_forward(model, _RedirectCalls(calls)) if model is not None else contextlib.nullcontext()
     with (
         replace_attributes(table),
         replaced_kernel(fake_impls.op_implementations_dict, torch.ops.aten.bincount.default, _bincount),

@@ -14,9 +14,10 @@ from typing import Any
 import torch
 
 from onnxexp.capture.torch_state import is_exporting, replace_attributes
-from onnxexp_aten.capture.computed_numbers.mode import keep_computed_numbers, keep_traced_numbers
+from onnxexp_aten.capture.computed_numbers.mode import KeepComputedNumbers, keep_traced_numbers
 from onnxexp_aten.capture.computed_sizes import keep_computed_sizes
 from onnxexp_aten.capture.data_dependent_ops import keep_data_dependent_ops
+from onnxexp_aten.capture.in_captures import in_forward
 from onnxexp_aten.capture.indexed_pieces import export_with_pieces, trace_pieces
 from onnxexp_aten.capture.module_casts import keep_modules
 from onnxexp_aten.capture.recurrent_layers import keep_composite_ops
@@ -41,7 +42,7 @@ def keep_operators_whole() -> Iterator[None]:
         strict = options.get("strict", False)
         with (
             keep_composite_ops(),
-            keep_data_dependent_ops(references=not strict),
+            keep_data_dependent_ops(None if strict else args[0]),
             keep_computed_sizes(),
             keep_unbacked_sizes(),
             contextlib.nullcontext() if strict else keep_size_functions(args[0]),  # strict mode knows them itself
@@ -50,7 +51,7 @@ def keep_operators_whole() -> Iterator[None]:
             run = functools.partial(original, *args, **options)
             if strict:  # it knows a tensor's methods itself, and no modes
                 return run()
-            with keep_computed_numbers(args[0]):
+            with in_forward(args[0], KeepComputedNumbers()):
                 return export_with_pieces(run, args[0])
 
     with replace_attributes([(torch.export, "export", export), keep_modules()]), trace_pieces(), keep_traced_numbers():

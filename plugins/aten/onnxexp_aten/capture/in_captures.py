@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
-from onnxexp.capture.torch_state import is_exporting
+from onnxexp.capture.torch_state import is_exporting, replace_attributes
 
-__all__ = ["in_captures"]
+__all__ = ["in_captures", "in_forward"]
 
 
 def in_captures(original: Callable[..., Any], replacement: Callable[..., Any]) -> Callable[..., Any]:
@@ -22,3 +24,18 @@ def in_captures(original: Callable[..., Any], replacement: Callable[..., Any]) -
         return replacement(original, *args, **options) if inside else original(*args, **options)
 
     return call
+
+
+def in_forward(model: torch.nn.Module, mode: TorchFunctionMode) -> contextlib.AbstractContextManager[None]:
+    """Call the model's forward in a mode; other threads are not affected.
+
+    torch.export itself makes four of five calls that a mode around all of it would see.
+    """
+    forward = model.forward
+
+    @functools.wraps(forward)
+    def call(*args: Any, **options: Any) -> Any:
+        with mode if is_exporting() else contextlib.nullcontext():
+            return forward(*args, **options)
+
+    return replace_attributes([(model, "forward", call)])

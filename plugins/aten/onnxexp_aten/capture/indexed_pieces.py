@@ -21,18 +21,32 @@ __all__ = ["export_with_pieces", "trace_pieces"]
 
 
 class _TracedPieces(tuple[torch.Tensor, ...]):
-    """The pieces of one call in a trace; an index makes a view of the whole tensor."""
+    """The pieces of one call in a trace; an index or a slice makes views of the whole tensor."""
 
     _piece: Callable[[int], torch.Tensor]
     _whole: Callable[[], tuple[torch.Tensor, ...]]
+    _count: Any  # the number of pieces, where one that does not exist is an error at run time; else None
 
-    def __new__(cls, piece: Callable[[int], torch.Tensor], whole: Callable[[], Any]) -> Any:
+    def __new__(cls, piece: Callable[[int], torch.Tensor], whole: Callable[[], Any], count: Any = None) -> Any:
         made = super().__new__(cls, whole())
-        made._piece, made._whole = functools.cache(piece), whole
+        made._piece, made._whole, made._count = functools.cache(piece), whole, count
         return made
 
     def __getitem__(self, index: Any) -> Any:
-        return self._piece(index) if type(index) is int else super().__getitem__(index)
+        if type(index) is int:
+            return self._piece(index)
+        places = _places(index) if isinstance(index, slice) and self._count is not None else None
+        if not places or self._in_example() < max(places[-1] + 1, -places[0]):
+            return self._all()[index]
+        return tuple(map(self._piece, places))
+
+    def _all(self) -> tuple[torch.Tensor, ...]:
+        """Return the pieces as torch's own tuple, whose length the capture fixes."""
+        return tuple(self)
+
+    def _in_example(self) -> int:
+        """Return the number of pieces in the example; 0 if it depends on values."""
+        return len(self)
 
 
 class _ExportedPieces(_TracedPieces):
@@ -41,13 +55,16 @@ class _ExportedPieces(_TracedPieces):
     Python code that reads more than an index gets torch's own tuple. Functions in C++ raise TypeError for the element None.
     """
 
-    def __new__(cls, piece: Callable[[int], torch.Tensor], whole: Callable[[], Any]) -> Any:
-        made = super().__new__(cls, piece, lambda: (None,))
+    def __new__(cls, piece: Callable[[int], torch.Tensor], whole: Callable[[], Any], count: Any = None) -> Any:
+        made = super().__new__(cls, piece, lambda: (None,), count)
         made._whole = functools.cache(whole)
         return made
 
-    def __getitem__(self, index: Any) -> Any:
-        return self._piece(index) if type(index) is int else self._whole()[index]
+    def _all(self) -> tuple[torch.Tensor, ...]:
+        return self._whole()
+
+    def _in_example(self) -> int:
+        return self._count.node.hint or 0 if isinstance(self._count, torch.SymInt) else 0
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         return iter(self._whole())
@@ -63,6 +80,16 @@ class _ExportedPieces(_TracedPieces):
 
     def __radd__(self, other: Any) -> Any:
         return (*other, *self._whole())
+
+
+def _places(index: slice) -> range | None:
+    """Return the indices that a slice selects, counted from one end; None if there are no such ones."""
+    start, stop = 0 if index.start is None else index.start, index.stop
+    if type(start) is not int or index.step not in (None, 1):
+        return None
+    if start < 0 and (stop is None or (type(stop) is int and stop < 0)):
+        return range(start, stop or 0)
+    return range(start, stop) if start >= 0 and type(stop) is int and stop >= 0 else None
 
 
 class _FlattenedError(Exception):
@@ -104,7 +131,7 @@ def _unbind(make: Any, original: Callable[..., Any], input: torch.Tensor, dim: i
     axis, size = _axis(input, dim)
     if isinstance(size, int):
         return original(input, dim)
-    return make(lambda index: input.select(axis, index), lambda: original(input, dim))
+    return make(lambda index: input.select(axis, index), lambda: original(input, dim), size)
 
 
 def _axis(x: torch.Tensor, dim: int) -> tuple[int, Any]:
@@ -161,12 +188,12 @@ def export_with_pieces(export: Callable[[], Any], model: torch.nn.Module) -> Any
     own = [(owner, name, getattr(owner, name)) for name in owners for owner in owners[name]]  # by its name
     made: list[Any] = []
 
-    def make(piece: Callable[[int], torch.Tensor], whole: Callable[[], Any]) -> Any:
+    def make(piece: Callable[[int], torch.Tensor], whole: Callable[[], Any], count: Any = None) -> Any:
         def torchs() -> Any:
             with replace_attributes(own):  # a mode for functions gets torch's function by its name
                 return whole()
 
-        made.append(_ExportedPieces(piece, torchs))
+        made.append(_ExportedPieces(piece, torchs, count))
         return made[-1]
 
     table = [(owner, name, in_captures(original, functools.partial(_METHODS[name], make))) for owner, name, original in own]

@@ -201,6 +201,7 @@ _SHAPES: dict[str, Callable[..., Any]] = {
     "narrow.Tensor": _narrow,
     "one_hot": _one_hot,
     "_reshape_from_tensor": _reshape_from_tensor,
+    **dict.fromkeys(("cummax", "cummin"), lambda self, dim: (torch.empty_like(self), torch.empty_like(self, dtype=torch.int64))),
     "roll": lambda self, shifts, dims=(): self.new_empty(self.shape),
     "take": lambda self, index: self.new_empty(index.shape),
     "tensor_split.indices": _tensor_split_indices,

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 from onnxexp.capture.torch_state import is_exporting, replace_attributes
 from onnxexp_aten.capture.computed_numbers import elementwise, losses, norms, resizing
 
-__all__ = ["keep_computed_numbers", "keep_traced_numbers"]
+__all__ = ["KeepComputedNumbers", "keep_traced_numbers"]
 
 _COMPILER = (
     (torch.jit._builtins, "_find_builtin"),
@@ -29,7 +29,7 @@ _COMPILER = (
 _TABLE = {**norms.table, **losses.table, **elementwise.table, **resizing.table}
 
 
-class _KeepComputedNumbers(TorchFunctionMode):
+class KeepComputedNumbers(TorchFunctionMode):
     """Compute with numbers that depend on sizes, in calls from the user's code."""
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
@@ -37,21 +37,6 @@ class _KeepComputedNumbers(TorchFunctionMode):
         if composition is None:
             return func(*args, **(kwargs or {}))
         return composition(func, args, kwargs or {})
-
-
-def keep_computed_numbers(model: torch.nn.Module) -> contextlib.AbstractContextManager[None]:
-    """Keep computed numbers in the model's forward; other threads are not affected.
-
-    torch.export itself makes four of five calls that a mode around all of it would see.
-    """
-    forward = model.forward
-
-    @functools.wraps(forward)
-    def call(*args: Any, **options: Any) -> Any:
-        with _KeepComputedNumbers() if is_exporting() else contextlib.nullcontext():
-            return forward(*args, **options)
-
-    return replace_attributes([(model, "forward", call)])
 
 
 def keep_traced_numbers() -> contextlib.AbstractContextManager[None]:
