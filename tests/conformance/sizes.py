@@ -70,7 +70,14 @@ def misdeclared(model: onnx.ModelProto, sizes: Mapping[str, int], results: Seque
     for slot, result in zip(model.graph.output, results, strict=True):
         if not slot.type.tensor_type.HasField("shape"):
             continue
-        declared = [max(0, size) for size in declared_shape(slot, result.shape, sizes)]  # n - 3 means that nothing is left
-        if len(slot.type.tensor_type.shape.dim) != result.dim() or declared != list(result.shape):
+        rank = len(slot.type.tensor_type.shape.dim)
+        shape = result.shape if rank == result.dim() else [1] * rank
+        declared = [max(0, size) for size in declared_shape(slot, shape, sizes)]  # n - 3 means that nothing is left
+        squeezed = rank > result.dim() and _without_ones(declared) == _without_ones(result.shape)  # declared at other sizes
+        if declared != list(result.shape) and not squeezed:
             return f"{slot.name} is declared {declared} and has {list(result.shape)}"
     return ""
+
+
+def _without_ones(shape: Sequence[int]) -> list[int]:
+    return [size for size in shape if size != 1]

@@ -135,5 +135,7 @@ def test_pointwise_operators_have_the_strides_of_the_meta_device() -> None:
                 args = (operand,) if info in unary_ufuncs else (operand, operand.flip(-1))
                 there = tuple(torch.empty_strided(arg.shape, arg.stride(), device="meta") for arg in args)
                 result, layout = info.op(*args), info.op(*there)
-                steps = [pair for pair, size in zip(zip(result.stride(), layout.stride()), result.shape) if size > 1]
-                assert result.shape == layout.shape and all(one == other for one, other in steps), info.name
+                steps = [
+                    [step for step, size in zip(each.stride(), each.shape, strict=True) if size > 1] for each in (result, layout)
+                ]
+                assert result.shape == layout.shape and steps[0] == steps[1], info.name

@@ -19,6 +19,7 @@ SYMBOLIC_NUMBERS = "torch.sym_ite takes symbolic numbers; the tracer's sizes are
 NO_LISTS_OF_BOOLS = "torch's tracer cannot write down a call with a list of bools, and refuses it"
 NO_LISTS_OF_NUMBERS = "torch's tracer cannot write down a call with a list of Python numbers, and refuses it"
 ONE_LEVEL_BELOW = "the tracer sees the operator that `pinv` calls, with an absolute tolerance of 0 that then stands in the graph"
+WHOLE_BROADCAST = "a trace keeps broadcast_tensors whole, and which argument's memory a result has is not certain there"
 BYTES = "torch.export's kernels without data gather with int32 and int64 only, and so refuse labels in bytes, which eager takes"
 
 PERMITTED: dict[tuple[str, str], str] = {
@@ -41,6 +42,7 @@ PERMITTED: dict[tuple[str, str], str] = {
         for reduction in ("none", "mean", "sum")
     },
     ("by_name", "ite"): SYMBOLIC_NUMBERS,
+    ("rearranging", "as_strided_broadcast"): WHOLE_BROADCAST,
     ("by_name", "random.from"): "torch.export writes Python code with the argument's name, which is Python's `from`",
     ("by_name", "round"): "the tracer's sizes are tensors, which Python's round() refuses",
 }

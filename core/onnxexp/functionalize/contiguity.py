@@ -99,7 +99,7 @@ class Contiguity:
             with contextlib.suppress(RuntimeError):  # what torch refuses without data has no certain layout
                 result = on_meta(node.op, args)
                 if isinstance(result, torch.Tensor):
-                    if is_static(node.outputs[0].type.sizes):
+                    if isinstance(type_ := node.outputs[0].type, TensorType) and is_static(type_.sizes):
                         self._strided[node.outputs[0]] = result
                     self.values.update(node.outputs if result.is_contiguous() else [])
 
@@ -130,7 +130,7 @@ def _stand_in() -> Callable[[Value], torch.Tensor | None]:
     known: dict[Dim, int] = defaultdict(lambda: next(numbers))
 
     def made(value: Value) -> torch.Tensor | None:
-        if not is_tensor(value) or value.type.sizes is None:
+        if not isinstance(value.type, TensorType) or value.type.sizes is None:
             return None
         sizes = [size if isinstance(size, int) else known[size] for size in value.type.sizes]
         return torch.empty(sizes, dtype=value.type.dtype, device="meta")
