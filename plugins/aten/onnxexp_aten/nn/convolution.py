@@ -9,7 +9,7 @@ from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.nn.padding import padded
 from onnxexp_aten.support.arguments import expand_scalar, none_if_default, rank_of
 from onnxexp_aten.support.axis_products import batched
-from onnxexp_aten.support.kernel_dtypes import compute
+from onnxexp_aten.support.kernel_dtypes import compute, warn_of_rounding
 from onnxexp_aten.support.view_nodes import permuted, unsqueezed
 
 __all__ = ["convolve", "table"]
@@ -33,6 +33,7 @@ def convolve(
 
     `pads` are in ONNX's order: all begins, then all ends. An input without a batch axis gets one for the operator.
     """
+    warn_of_rounding(op, input)
     dims = rank_of(op, weight) - 2
     attributes: dict[str, Any] = {
         "strides": none_if_default(expand_scalar(stride, dims), 1),

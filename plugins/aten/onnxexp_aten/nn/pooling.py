@@ -14,7 +14,7 @@ from onnxexp_aten.nn.padding import padded as with_padding
 from onnxexp_aten.support.arguments import expand_scalar, none_if_default, rank_of
 from onnxexp_aten.support.axis_products import axis_sizes, batched, spatial_dims
 from onnxexp_aten.support.constant_of_shape import filled
-from onnxexp_aten.support.kernel_dtypes import compute, has_operator, running_dtype
+from onnxexp_aten.support.kernel_dtypes import compute, has_operator, running_dtype, warn_of_rounding
 from onnxexp_aten.support.tensor_sizes import size_at, sizes_of
 from onnxexp_aten.support.view_nodes import reshaped
 
@@ -208,6 +208,7 @@ def _whole_average(op: Builder, x: Tensor, windows: Windows, padded: bool, divis
     """Average integers: the sum of each window over its count, truncated."""
     if windows.ceil:
         raise op.error("integer average pooling cannot pad by the kernel size or more; ONNX Runtime rejects it")
+    warn_of_rounding(op, x)
     wide, elements = op.cast(x, torch.float32), math.prod(windows.kernel)
 
     def summed(values: Tensor, where: Windows) -> Tensor:

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, Tensor, warn
 
-__all__ = ["LEAST_DTYPE", "compare", "compute", "has_operator", "running_dtype", "runs", "targets_plain_onnx"]
+__all__ = ["LEAST_DTYPE", "compare", "compute", "has_operator", "running_dtype", "runs", "targets_plain_onnx", "warn_of_rounding"]
 
 LEAST_DTYPE = torch.float32
 """The dtype to which a bool is cast for ReduceMin.
@@ -150,6 +150,16 @@ def compute(op: Builder, name: str, *args: Any, **attributes: Any) -> Tensor:
         inner = torch.float32  # ONNX Runtime does not round the result of its own Casts where a Cast to a wider dtype follows
     result: Tensor = op.call("", name, *[None if arg is None else op.cast(arg, inner) for arg in args], **attributes)
     return op.cast(result, dtype)
+
+
+def warn_of_rounding(op: Builder, x: Tensor) -> None:
+    """Warn of wide integers in an operator that ONNX has for floats only."""
+    if x.dtype in (torch.int32, torch.int64):
+        name, dtype = op.node.op, str(x.dtype).removeprefix("torch.")
+        warn(
+            f"{name} of {dtype} is computed in float32, since ONNX has it for floats only: results above 2**24 are rounded "
+            f"({op.node.where}); cure: keep the numbers below that, or multiply and sum windows of x.unfold(...), which is exact"
+        )
 
 
 def _are_numbers_of_the_call(args: Sequence[Any]) -> bool:
