@@ -315,3 +315,49 @@ def test_the_file_declares_the_rank_of_other_sizes(capture: str) -> None:
     assert str(program.model.graph.outputs[0].shape) == "[m,3]"
     for size in (1, 2):
         torch.testing.assert_close(program(torch.ones(size, 3)), torch.ones(size, 3).squeeze(0))
+
+
+def broadcast(x: Tensor, y: Tensor) -> Tensor:
+    return x + y.squeeze()
+
+
+def broadcast_after_others(x: Tensor, y: Tensor) -> Tensor:
+    z = y.squeeze() * 2 + torch.arange(4)
+    return z.exp() * z + x
+
+
+def joined(x: Tensor, y: Tensor) -> Tensor:
+    return torch.cat([x[0, 0], y.squeeze()])
+
+
+def of_a_smaller_rank(x: Tensor, y: Tensor) -> Tensor:
+    return y.squeeze() + x[0, 0, 0]
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("model", [broadcast, broadcast_after_others])
+def test_a_first_axis_that_broadcasts_needs_no_condition(model: Callable[..., Tensor], capture: str) -> None:
+    """With or without an axis of size 1 in front, the sum has one shape."""
+    args, axes = (torch.randn(1, 1, 5, 4), torch.randn(1, 1, 5, 4)), ({2: "t"}, {2: "t"})
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "the exported model is right only where")
+        program = onnxexp.export(model, args, dynamic_shapes=axes, capture=capture)
+    for size in (1, 2, 7):
+        args = (torch.randn(1, 1, size, 4), torch.randn(1, 1, size, 4))
+        torch.testing.assert_close(program(*args), model(*args))
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("model", [joined, of_a_smaller_rank])
+def test_a_first_axis_that_does_not_broadcast_needs_one(model: Callable[..., Tensor], capture: str) -> None:
+    args, axes = (torch.randn(1, 1, 5, 4), torch.randn(1, 1, 5, 4)), ({2: "t"}, {2: "t"})
+    with pytest.warns(UserWarning, match="right only where t != 1"):
+        onnxexp.export(model, args, dynamic_shapes=axes, capture=capture)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_a_second_axis_does_not_broadcast_as_if_removed(capture: str) -> None:
+    args, axes = (torch.randn(3, 5, 4), torch.randn(3, 5, 4)), ({0: "b", 1: "t"}, {0: "b", 1: "t"})
+    with pytest.warns(UserWarning, match="right only where t != 1") as found:
+        onnxexp.export(broadcast, args, dynamic_shapes=axes, capture=capture)
+    assert "b != 1" not in str(found[0].message)

@@ -80,19 +80,16 @@ def _check_shared(graph: Graph, changed: Sequence[str], leaves: Sequence[Leaf]) 
 
 
 def _share(one: Any, other: Any) -> bool:
-    """Whether two tensors have elements in common."""
-    tensors = [tensor for tensor in (one, other) if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided]
-    if len(tensors) < 2 or one.untyped_storage()._cdata != other.untyped_storage()._cdata or not (one.numel() and other.numel()):
+    """Whether two tensors have memory in common."""
+    if not all(isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided for tensor in (one, other)):
         return False
-    first, second = _offsets(one), _offsets(other)
-    if one.element_size() == other.element_size():
-        return bool(torch.isin(first, second).any())
-    return bool(first.min() <= second.max() and second.min() <= first.max())
+    one_memory = one.untyped_storage()._cdata == other.untyped_storage()._cdata
+    return one_memory and bool(torch.isin(_bytes(one), _bytes(other)).any())
 
 
-def _offsets(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the places of a tensor's elements in its storage, in bytes."""
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the places of a tensor's bytes in its storage."""
     offset = torch.tensor(tensor.storage_offset())
     for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
         offset = offset.unsqueeze(-1) + torch.arange(size) * stride
-    return offset * tensor.element_size()
+    return offset.unsqueeze(-1) * tensor.element_size() + torch.arange(tensor.element_size())

@@ -6,34 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from onnxexp.errors import OptionError
-from onnxexp.neutral_graph import Dim, Graph, TensorType, Value
+from onnxexp.neutral_graph import Dim, TensorType, Value
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.suggest import nearest
 from onnxexp.user_warnings import warn
 
-__all__ = ["name_output_axes", "squeezed_shapes"]
-
-
-def squeezed_shapes(graph: Graph) -> dict[Any, tuple[Dim, ...]]:
-    """Return the shapes of outputs whose rank depends on a call, at sizes other than 1.
-
-    Such an output is the result of a `squeeze` of dynamic axes, by the output.
-    """
-    found: dict[Any, tuple[Dim, ...]] = {}
-    unknown = {output for output in graph.outputs if isinstance(output, Value) and _has_no_rank(output)}
-    for node in graph.nodes:
-        result = node.outputs[0] if node.op.startswith("aten::squeeze") else None
-        if result not in unknown or _has_no_rank(node.args[0]):
-            continue
-        sizes = node.args[0].type.sizes
-        given = node.args[1] if len(node.args) > 1 else range(len(sizes))
-        axes = {axis % len(sizes) for axis in ([given] if isinstance(given, int) else given)}
-        found[result] = tuple(size for axis, size in enumerate(sizes) if axis not in axes or size != 1)
-    return found
-
-
-def _has_no_rank(value: Value) -> bool:
-    return isinstance(value.type, TensorType) and value.type.sizes is None
+__all__ = ["name_output_axes"]
 
 
 def name_output_axes(outputs: Mapping[str, Any], spec: DynamicSpec, varying: dict[Any, tuple[Dim, ...]]) -> None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from onnxexp.functionalize.emit import is_static
 from onnxexp.functionalize.mutation import Facts, is_tensor, packet, restrides
@@ -89,14 +90,14 @@ class Contiguity:
     def _visit_layout(self, node: Node) -> None:
         """Note the strides of a result, as torch computes them without data."""
         args: list[Any] = replace_values(node.args, self.layout)
-        if any(arg is None and given is not None for arg, given in zip(_flat(args), _flat(node.args), strict=True)):
+        if any(arg is None and given is not None for arg, given in zip(*map(pytree.tree_leaves, (args, node.args)), strict=True)):
             if packet(node.op) not in _BY_LAYOUT or not self.values.issuperset(node.inputs()):
                 return
             args = replace_values(node.args, _stand_in())  # a result that is contiguous for these sizes is so for all
         if len(node.outputs) != 1 or any(isinstance(arg, torch.device) for arg in args):
             return
         if node.op.startswith("aten::") and packet(node.op) not in _NEVER - {"aten::as_strided"}:
-            with contextlib.suppress(RuntimeError):  # what torch refuses without data has no certain layout
+            with contextlib.suppress(RuntimeError, TypeError):  # what torch refuses without data has no certain layout
                 result = on_meta(node.op, args)
                 if isinstance(result, torch.Tensor):
                     if isinstance(type_ := node.outputs[0].type, TensorType) and is_static(type_.sizes):
@@ -120,12 +121,8 @@ class Contiguity:
         return plain and self.values.issuperset(inputs)
 
 
-def _flat(args: Sequence[Any]) -> list[Any]:
-    return [each for arg in args for each in (_flat(arg) if isinstance(arg, (list, tuple)) else [arg])]
-
-
 def _stand_in() -> Callable[[Value], torch.Tensor | None]:
-    """Return a function that makes contiguous tensors without data; symbolic sizes become distinct numbers."""
+    """Return a function that makes a value's tensor without data, at some sizes."""
     numbers = itertools.count(2)
     known: dict[Dim, int] = defaultdict(lambda: next(numbers))
 

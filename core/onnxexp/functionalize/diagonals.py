@@ -13,7 +13,7 @@ _OP = "aten::fill_diagonal_"
 
 
 def fill_diagonals(graph: Graph) -> None:
-    """Replace each ``fill_diagonal_`` by ``diagonal`` and ``fill_``, in place; torch has no operator of its own without effects.
+    """Replace each ``fill_diagonal_`` by ``diagonal`` and ``fill_``, in place.
 
     Raises CaptureError where the rank is unknown, and for ``wrap=True``.
     """
@@ -23,7 +23,7 @@ def fill_diagonals(graph: Graph) -> None:
 
 
 def _through_view(node: Node) -> Iterator[Node]:
-    """Yield the views of the diagonal, the write, and an alias of the tensor, which the operator returns."""
+    """Yield the views of the diagonal, the write, and an alias of the tensor."""
     tensor, number, wrap = node.args
     type_ = tensor.type
     if type_.sizes is None or wrap:

@@ -12,8 +12,9 @@ from onnxexp.builder.builder import Builder, state_of
 from onnxexp.builder.tensor import ComplexTensor, Tensor, real_dtype
 from onnxexp.builder.torch_tensor_data import TorchTensor, has_data
 from onnxexp.capture.captured_program import CapturedProgram
-from onnxexp.capture.output_axes import name_output_axes, squeezed_shapes
+from onnxexp.capture.output_axes import name_output_axes
 from onnxexp.errors import CaptureError
+from onnxexp.functionalize.squeezed_outputs import squeezed_shapes
 from onnxexp.lowering.lowering import Lowering
 from onnxexp.neutral_graph import Dim, ScalarType, TensorType, Type, Value
 from onnxexp.program.signature import InputSlot, OutputSlot, Signature

@@ -8,6 +8,7 @@ from typing import Any
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from onnxexp import TensorType, Value
+from onnxexp.functionalize.mutation import facts
 from onnxexp_torchscript.abstract_tensor import AbstractTensor, expr_of
 from onnxexp_torchscript.interpreter import Interpreter
 from onnxexp_torchscript.restrictions import may_be_one
@@ -37,7 +38,11 @@ def squeezed(interpreter: Interpreter, tensor: Any, dims: Any = None) -> Any:
     ):
         return _squeezed_at_run_time(interpreter, tensor, axes, fake.dtype)
     gone = _gone(interpreter, fake, axes)
-    _record_kept(interpreter, fake, [axis for axis in axes if axis not in gone])
+    first = next(
+        (axis for axis, size in enumerate(fake.shape) if axis not in gone and not (isinstance(size, int) and size == 1)), -1
+    )
+    broadcast = {first} if not in_place and _only_broadcast(interpreter.node) else set()
+    _record_kept(interpreter, fake, [axis for axis in axes if axis not in gone and axis not in broadcast])
     if all(isinstance(fake.shape[axis], int) for axis in gone):
         return NotImplemented
     interpreter.kept[f"squeeze removes axis {_listed(gone)}, as for the example, at {interpreter.where}"] = None
@@ -57,6 +62,23 @@ def _only_returned(node: Any) -> bool:
         return node.owningBlock().owningNode() is None  # the program's own, not that of a branch
     users = [use.user for use in node.output().uses()]
     return bool(users) and all(user.kind() in _RETURNING and _only_returned(user) for user in users)
+
+
+def _only_broadcast(node: Any) -> bool:
+    """Whether a traced tensor only meets others of its rank or more, pointwise.
+
+    A first axis of size 1 broadcasts there as if it were removed.
+    """
+    result = recorded(node.output())
+    for user in [use.user for use in node.output().uses()]:
+        known = facts(user.schema().partition("(")[0])
+        if result is None or not known.pointwise or known.written:
+            return False
+        others = [recorded(each) for each in user.inputs() if each.debugName() != node.output().debugName()]
+        ranks = [len(other.sizes) for other in others if other is not None and other.sizes is not None]
+        if max(ranks, default=-1) < len(result.sizes or ()) and not _only_broadcast(user):
+            return False
+    return True
 
 
 def _squeezed_at_run_time(interpreter: Interpreter, tensor: Value, axes: list[int], dtype: Any) -> Value:

@@ -11,7 +11,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from onnxexp.capture.source_lines import node_location
-from onnxexp.capture.torch_export.guard_warnings import compared_with_one
+from onnxexp.capture.torch_export.squeezed_axes import compared_with_one
 from onnxexp.errors import CaptureError
 
 __all__ = ["check_assumed_sizes"]

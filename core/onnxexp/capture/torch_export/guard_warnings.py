@@ -28,7 +28,6 @@ from torch.export import ExportedProgram
 from torch.export.exported_program import _convert_guards_to_code
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols, uninteresting_files
-from torch.utils import _pytree as pytree
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
@@ -43,6 +42,7 @@ from onnxexp.capture.source_lines import (
     user_line_above,
 )
 from onnxexp.capture.torch_export.fake_values import shape_env
+from onnxexp.capture.torch_export.squeezed_axes import compared_with_one, is_returned_squeeze, possibly_one
 from onnxexp.capture.torch_export.symbol_names import InputSize, input_symbols, symbol_names
 from onnxexp.capture.torch_state import is_exporting, replace_attributes
 from onnxexp.neutral_graph import Where
@@ -50,7 +50,7 @@ from onnxexp.request.dynamic_shapes import DynamicSpec, user_inputs
 from onnxexp.user_warnings import warn
 
 __all__ = [
-    "compared_with_one", "conditions", "fixed_numbers", "ranks_of_call", "record_guard_sources", "restrictions", "source_of",
+    "conditions", "fixed_numbers", "ranks_of_call", "record_guard_sources", "restrictions", "source_of",
     "unit_sizes",
 ]  # fmt: skip
 
@@ -228,11 +228,6 @@ def _decisions(
                 yield one if removed else sympy.Not(one), node_location(node)
 
 
-def compared_with_one(node: torch.fx.Node) -> list[torch.SymInt]:
-    """Return the sizes that squeeze or chunk compares with 1 and that others need."""
-    return [] if _is_returned_squeeze(node) else _possibly_one(node)
-
-
 def ranks_of_call(program: ExportedProgram, spec: DynamicSpec) -> set[str]:
     """Return the names of the outputs whose rank depends on the sizes of a call."""
     env, symbols = shape_env(program), input_symbols(program, spec)
@@ -242,26 +237,8 @@ def ranks_of_call(program: ExportedProgram, spec: DynamicSpec) -> set[str]:
         kept = sympy.Ne(size.node.expr, 1)
         return bool(free_unbacked_symbols(size)) or not _always_holds(env, kept, samples, ())
 
-    nodes = filter(_is_returned_squeeze, program.graph.nodes)
-    return {node.name for node in nodes if any(map(may_be_one, _possibly_one(node)))}
-
-
-def _is_returned_squeeze(node: torch.fx.Node) -> bool:
-    """Whether a node squeezes, and the program only returns its result."""
-    return str(node.target).startswith("aten.squeeze.") and all(user.op == "output" for user in node.users)
-
-
-def _possibly_one(node: torch.fx.Node) -> list[torch.SymInt]:
-    name, args = str(node.target), node.args[1:]
-    if name.startswith("aten.squeeze"):
-        axes: Any = args[0] if args else slice(None)
-    elif name.startswith("aten.chunk") and len(node.meta["val"]) > 1:
-        axes = args[1] if len(args) > 1 else 0
-    else:
-        return []
-    shape = node.all_input_nodes[0].meta["val"].shape
-    chosen = shape[axes] if isinstance(axes, slice) else [shape[axis] for axis in pytree.tree_leaves(axes) if shape]
-    return [size for size in chosen if isinstance(size, torch.SymInt)]
+    nodes = filter(is_returned_squeeze, program.graph.nodes)
+    return {node.name for node in nodes if any(map(may_be_one, possibly_one(node).values()))}
 
 
 def _ranges(program: ExportedProgram, symbols: _Symbols) -> Iterator[sympy.Expr]:

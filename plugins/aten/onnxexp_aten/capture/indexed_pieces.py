@@ -21,7 +21,7 @@ __all__ = ["export_with_pieces", "trace_pieces"]
 
 
 class _TracedPieces(tuple[torch.Tensor, ...]):
-    """The pieces of one call in a trace; an index or a slice makes views of the whole tensor."""
+    """The pieces of one call in a trace; an index makes a view of the tensor."""
 
     _piece: Callable[[int], torch.Tensor]
     _whole: Callable[[], tuple[torch.Tensor, ...]]
@@ -83,7 +83,7 @@ class _ExportedPieces(_TracedPieces):
 
 
 def _places(index: slice) -> range | None:
-    """Return the indices that a slice selects, counted from one end; None if there are no such ones."""
+    """Return the indices that a slice counts from one end, else None."""
     start, stop = 0 if index.start is None else index.start, index.stop
     if type(start) is not int or index.step not in (None, 1):
         return None

@@ -1,0 +1,56 @@
+"""Axes that `squeeze` and `chunk` compare with 1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+__all__ = ["compared_with_one", "is_returned_squeeze", "possibly_one"]
+
+
+def compared_with_one(node: torch.fx.Node) -> list[torch.SymInt]:
+    """Return the sizes that squeeze or chunk compares with 1 and that others need."""
+    if is_returned_squeeze(node):
+        return []
+    sizes = possibly_one(node)
+    if sizes and str(node.target).startswith("aten.squeeze.") and _is_only_broadcast(node):
+        shape = node.all_input_nodes[0].meta["val"].shape
+        sizes.pop(next(axis for axis, size in enumerate(shape) if isinstance(size, torch.SymInt) or size != 1), None)
+    return list(sizes.values())
+
+
+def is_returned_squeeze(node: torch.fx.Node) -> bool:
+    """Whether a node squeezes, and the program only returns its result."""
+    return str(node.target).startswith("aten.squeeze.") and all(user.op == "output" for user in node.users)
+
+
+def possibly_one(node: torch.fx.Node) -> dict[int, torch.SymInt]:
+    """Return the symbolic sizes that a node compares with 1, by axis."""
+    name, args = str(node.target), node.args[1:]
+    if name.startswith("aten.squeeze"):
+        axes: Any = args[0] if args else None
+    elif name.startswith("aten.chunk") and len(node.meta["val"]) > 1:
+        axes = args[1] if len(args) > 1 else 0
+    else:
+        return {}
+    shape = node.all_input_nodes[0].meta["val"].shape
+    listed = range(len(shape)) if axes is None else [axis % len(shape) for axis in pytree.tree_leaves(axes) if shape]
+    return {axis: shape[axis] for axis in listed if isinstance(shape[axis], torch.SymInt)}
+
+
+def _is_only_broadcast(node: torch.fx.Node) -> bool:
+    """Whether a tensor only meets others of its rank or more, pointwise.
+
+    A first axis of size 1 broadcasts there as if it were removed.
+    """
+    for user in node.users:
+        pointwise = isinstance(user.target, torch._ops.OpOverload) and torch.Tag.pointwise in user.target.tags
+        if not pointwise or user.target._schema.is_mutable:  # type: ignore[union-attr]
+            return False
+        others = [each.meta["val"] for each in user.all_input_nodes if each is not node]
+        ranks = [other.dim() for other in others if isinstance(other, torch.Tensor)]
+        if max(ranks, default=-1) < node.meta["val"].dim() and not _is_only_broadcast(user):
+            return False
+    return True
