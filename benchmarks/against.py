@@ -1,7 +1,8 @@
 """Compare the exports of two revisions in one run: `python -m benchmarks.against REVISION --models linear,bert-base`.
 
-The other revision is installed into a temporary folder. Both export the same models with the same workers and the same other
-packages, in processes of their own that take turns. A ratio below 1 means that the present code is faster or smaller.
+Both are installed alike into temporary folders: an editable installation, with a folder on Python's path for each plugin, imports
+more slowly. They export the same models with the same workers and the same other packages, in processes of their own that take
+turns. A ratio below 1 means that the present code (the tracked files as they are) is faster or smaller.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from . import models, running
@@ -28,7 +29,7 @@ _FIGURES = ("seconds", "first", "memory", "file")
 def install(revision: str, folder: Path) -> Path:
     """Install the core and the plugins of a revision of this repository into a folder; return what to put on PYTHONPATH."""
     sources, packages = folder / "sources", folder / "packages"
-    sources.mkdir()
+    sources.mkdir(parents=True)
     archive = subprocess.run(["git", "archive", revision], cwd=ROOT, capture_output=True, check=True).stdout
     subprocess.run(["tar", "-x", "-C", sources], input=archive, check=True)
     projects = [sources, *(path.parent for path in sorted(sources.glob("plugins/*/pyproject.toml")))]
@@ -51,7 +52,15 @@ def figures(result: ToolResult) -> dict[str, float]:
     return {"seconds": result.seconds, "first": result.first, "memory": float(result.growth), "file": float(result.file)}
 
 
-def compare(name: str, tool: str, packages: Path, rounds: int, settings: running.Settings, folder: Path) -> dict[str, float]:
+def present() -> str:
+    """Return a revision with the tracked files as they are."""
+    changed = subprocess.run(["git", "stash", "create"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    return changed or "HEAD"
+
+
+def compare(
+    name: str, tool: str, sides: Mapping[str, Path], rounds: int, settings: running.Settings, folder: Path
+) -> dict[str, float]:
     """Return the ratios of the present code's figures to the other revision's, each the median over the rounds.
 
     Raises:
@@ -60,8 +69,8 @@ def compare(name: str, tool: str, packages: Path, rounds: int, settings: running
     ratios: dict[str, list[float]] = {figure: [] for figure in _FIGURES}
     for _ in range(rounds):
         found = {}
-        for side, path in (("present", ""), ("other", str(packages))):
-            os.environ["PYTHONPATH"] = path
+        for side, path in sides.items():
+            os.environ["PYTHONPATH"] = str(path)
             result = running.export(name, tool, settings, folder)
             if result.reason is not None:
                 raise SystemExit(f"{name}, {tool}, {side} code: {result.reason}")
@@ -87,11 +96,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     settings = running.Settings(repeats=options.repeats, budget=60.0)
     rows = []
     with tempfile.TemporaryDirectory() as work:
-        packages = install(options.revision, Path(work))
+        revisions = {"present": present(), "other": options.revision}
+        sides = {side: install(revision, Path(work) / side) for side, revision in revisions.items()}
         print(f"| model | tool | {' | '.join(_FIGURES)} |\n|---|---|{'---|' * len(_FIGURES)}")
         for name in models.chosen(options.models, quick=False):
             for tool in options.tools:
-                rows.append(compare(name, tool, packages, options.rounds, settings, Path(work)))
+                rows.append(compare(name, tool, sides, options.rounds, settings, Path(work)))
                 print(f"| {name} | {tool} | {' | '.join(f'{rows[-1][figure]:.3f}' for figure in _FIGURES)} |", flush=True)
     means = [math.exp(statistics.fmean(math.log(row[figure]) for row in rows)) for figure in _FIGURES]
     print(f"| geometric mean | | {' | '.join(f'{mean:.3f}' for mean in means)} |")
