@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from onnxexp.capture.torch_state import is_exporting, replace_attributes
 from onnxexp_aten.capture.computed_numbers.mode import KeepComputedNumbers, keep_traced_numbers
@@ -52,7 +53,26 @@ def keep_operators_whole() -> Iterator[None]:
             if strict:  # it knows a tensor's methods itself, and no modes
                 return run()
             with in_forward(args[0], KeepComputedNumbers()):
-                return export_with_pieces(run, args[0])
+                return _export_views(functools.partial(export_with_pieces, run, args[0]), args[0])
 
     with replace_attributes([(torch.export, "export", export), keep_modules()]), trace_pieces(), keep_traced_numbers():
         yield
+
+
+def _export_views(export: Callable[[], Any], model: torch.nn.Module) -> Any:
+    """Run an export; where that fails, give the forward views of its inputs.
+
+    torch.export has no counterpart for ``x.unsqueeze_(0)`` of an input, which changes the shape of the caller's tensor.
+    """
+    try:
+        return export()
+    except IndexError:
+        forward = model.forward
+
+        @functools.wraps(forward)
+        def call(*args: Any, **options: Any) -> Any:
+            args, options = pytree.tree_map_only(torch.Tensor, torch.ops.aten.alias, (args, options))
+            return forward(*args, **options)
+
+        with replace_attributes([(model, "forward", call)]):
+            return export()

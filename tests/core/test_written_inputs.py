@@ -1,4 +1,4 @@
-"""Example inputs that share memory, in a model that writes to one of them."""
+"""Inputs that the forward changes in place, and examples in which inputs share memory."""
 
 from __future__ import annotations
 
@@ -76,3 +76,20 @@ def test_no_element_in_common_or_not_read(
 ) -> None:
     program = _export(model, example(), capture)
     torch.testing.assert_close(program(*example()), model(*example()))
+
+
+class Reshapes(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x.squeeze_(1)
+        x.unsqueeze_(0)
+        return x * 2
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_a_shape_that_changes_in_place(capture: str) -> None:
+    example = torch.randn(3, 1, 4)
+    program = onnxexp.export(Reshapes(), (example,), dynamic_shapes=({0: "n"},), capture=capture)
+    assert example.shape == (3, 1, 4)
+    for size in (1, 2, 5):
+        x = torch.randn(size, 1, 4)
+        torch.testing.assert_close(program(x), Reshapes()(x.clone()))
