@@ -63,7 +63,7 @@ OPTIONS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
      {"capture": "trace", "plugins": ["aten", "torchscript"]}),
     (r"no plugin is selected", {"plugins": []}, {"plugins": ["aten"]}),
     (r"the folder .* does not exist\. Create it, or choose another", {"f": "missing/linear.onnx"}, {"f": "linear.onnx"}),
-    (r"there is no file .*; cure: give a safetensors file", {"weights": "nowhere.safetensors"}, {"weights": LINEAR.state_dict()}),
+    (r"there is no file .*; cure: give the path of a file", {"weights": "nowhere.safetensors"}, {"weights": LINEAR.state_dict()}),
     (r"opened for reading; cure: open it in mode 'wb'", {"f": open(__file__, "rb")}, {"f": io.BytesIO()}),  # noqa: SIM115
 ]  # fmt: skip
 """Arguments of an export of `LINEAR` that are refused, and those that the message proposes."""
@@ -103,7 +103,7 @@ class Decides(nn.Module):
 
 
 def by_number(x: Tensor) -> Tensor:
-    return x + torch.zeros(int(x.shape[0] * 1.0), 3)
+    return x + torch.zeros(x.shape[0].__int__(), 3)
 
 
 def writes(x: Tensor) -> Tensor:
@@ -191,7 +191,7 @@ CAPTURED = [
     _cure(r"or leave the axis out of dynamic_shapes", (reshapes, (X,), DYNAMIC), (reshapes, (X,))),
     _cure(r"cure: write that line for any size, or leave the axis static", (reshapes, (X,), TRACE),
           (lambda x: x.reshape(x.shape) * 2, (X,), TRACE)),
-    _cure(r"a size of the example a constant:\n.*int\(x\.shape", (by_number, (X,), TRACE),
+    _cure(r"a size of the example a constant:\n.*__int__\(\)", (by_number, (X,), TRACE),
           (lambda x: x + torch.zeros(x.shape[0], 3), (X,), TRACE)),
     _cure(r'for a name \("batch"\) or Dim\.DYNAMIC it suffices', (limited, (X,), {**EXPORT, "dynamic_shapes": ({0: Dim("b")},)}),
           (limited, (X,), {**EXPORT, **DYNAMIC})),
