@@ -23,7 +23,7 @@ CORE = ROOT / "core" / "onnxexp"
 PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 
 MAX_LOOSE_FILES = 10
-MAX_LINES = 17_500
+MAX_LINES = 17_600
 MAX_LINES_WITHOUT_FRONTEND = 12_500
 TOOLS = ("cli/", "testing/", "checking/")
 FRONTEND = ("capture/", "functionalize/")

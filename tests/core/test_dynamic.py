@@ -234,14 +234,14 @@ def test_constants_cannot_be_dynamic() -> None:
 def test_unknown_outputs_are_answered_after_capture() -> None:
     spec = read_dynamic(forward, (X,), {}, dynamic_axes={"outpud": [0]})
     with pytest.raises(OptionError, match=r"no input or output of that name \(did you mean 'output'\?\)"):
-        name_output_axes({"output": Value("output", TensorType(torch.float32, ("b", 4)))}, spec)
+        name_output_axes({"output": Value("output", TensorType(torch.float32, ("b", 4)))}, spec, {})
 
 
 # Example sizes
 
 
 def resized(spec: DynamicSpec, args: Any) -> list[tuple[int, ...]]:
-    new, _ = enlarge(args, {}, spec)
+    new, _ = enlarge(args, {}, spec, {})
     return [tuple(tensor.shape) for tensor in torch.utils._pytree.tree_leaves(new)]
 
 
@@ -271,7 +271,7 @@ def test_sizes_0_and_1_are_enlarged_together_with_what_they_are_tied_to(shapes: 
 
 def test_unchanged_inputs_are_the_same_objects_and_a_tensor_given_twice_becomes_two() -> None:
     spec = read_dynamic(lambda a, b: None, (X, X), {}, dynamic_shapes={"a": {0: "n"}})
-    (first, second), _ = enlarge((X, X), {}, spec)
+    (first, second), _ = enlarge((X, X), {}, spec, {})
     assert first is X and second is not X and second.data_ptr() == X.data_ptr()
 
 
@@ -373,16 +373,16 @@ def test_output_axes_get_the_users_names() -> None:
     spec = read_dynamic(forward, (X,), {}, dynamic_axes={"x": {0: "b"}, "out": {0: "rows", -1: "w"}, "other": [0]})
     out = Value("out", TensorType(torch.float32, ("2*b", 4, "dim_0")))
     other = Value("other", TensorType(torch.float32, ("b",)))
-    name_output_axes({"out": out, "other": other}, spec)
+    name_output_axes({"out": out, "other": other}, spec, {})
     assert out.type == TensorType(torch.float32, ("rows", 4, "w")) and other.type == TensorType(torch.float32, ("b",))
     out.type = TensorType(torch.float32, (3, "n"))
     with pytest.warns(UserWarning, match="axis 0 of output out was asked to be dynamic, but it is always 3"):
-        name_output_axes({"out": out, "other": other}, spec)
+        name_output_axes({"out": out, "other": other}, spec, {})
     assert out.type == TensorType(torch.float32, (3, "w"))
     out.type = TensorType(torch.float32, ())
     for scalar in (out, 3):
         with pytest.raises(OptionError, match="no axis 0"):
-            name_output_axes({"out": scalar, "other": other}, spec)
+            name_output_axes({"out": scalar, "other": other}, spec, {})
 
 
 def test_an_axis_that_came_out_static_is_an_error() -> None:

@@ -21,6 +21,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -141,7 +142,7 @@ def _place(hidden: str, name: str) -> str:
 def _publish(place: str, destination: str, hidden: str) -> None:
     """Move a complete folder to its destination, with the user's files there."""
     names = os.listdir(place)
-    for attempt in range(_TRIES):
+    for attempt in _tries():
         try:
             if not os.path.lexists(destination):
                 os.rename(place, destination)
@@ -159,7 +160,7 @@ def _publish(place: str, destination: str, hidden: str) -> None:
 
 def _undisturbed(folder: str, act: Callable[[], None]) -> None:
     """Call a function again while another export replaces the folder during the call."""
-    for attempt in range(_TRIES):
+    for attempt in _tries():
         with _same_folder(folder) as same:
             try:
                 act()
@@ -171,16 +172,31 @@ def _undisturbed(folder: str, act: Callable[[], None]) -> None:
                     return
 
 
+def _tries() -> Iterator[int]:
+    """Count tries; wait before each but the first."""
+    for attempt in range(_TRIES):
+        time.sleep(min(attempt, 10) / 1000)
+        yield attempt
+
+
 @contextlib.contextmanager
 def _same_folder(path: str) -> Iterator[Callable[[], bool]]:
     """Yield a function: whether the folder at the path is still the one that it was.
 
     The folder is open meanwhile, so that a new folder cannot get its inode. Windows does not use one again.
     """
-    before = os.stat(path)
-    opened = None if sys.platform == "win32" else os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    opened, before = None, None
+    with contextlib.suppress(FileNotFoundError):  # between the two steps of another export
+        opened = None if sys.platform == "win32" else os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        before = os.stat(path if opened is None else opened)
+
+    def same() -> bool:
+        with contextlib.suppress(FileNotFoundError):
+            return before is not None and os.path.samestat(before, os.stat(path))
+        return False
+
     try:
-        yield lambda: os.path.lexists(path) and os.path.samestat(before, os.stat(path))
+        yield same
     finally:
         if opened is not None:
             os.close(opened)
