@@ -241,7 +241,7 @@ def test_unknown_outputs_are_answered_after_capture() -> None:
 
 
 def resized(spec: DynamicSpec, args: Any) -> list[tuple[int, ...]]:
-    new, _ = enlarge(args, {}, spec, {})
+    new, _ = enlarge(args, {}, spec)
     return [tuple(tensor.shape) for tensor in torch.utils._pytree.tree_leaves(new)]
 
 
