@@ -271,7 +271,7 @@ def test_sizes_0_and_1_are_enlarged_together_with_what_they_are_tied_to(shapes: 
 
 def test_unchanged_inputs_are_the_same_objects_and_a_tensor_given_twice_becomes_two() -> None:
     spec = read_dynamic(lambda a, b: None, (X, X), {}, dynamic_shapes={"a": {0: "n"}})
-    (first, second), _ = enlarge((X, X), {}, spec, {})
+    (first, second), _ = enlarge((X, X), {}, spec)
     assert first is X and second is not X and second.data_ptr() == X.data_ptr()
 
 
