@@ -40,7 +40,6 @@ KNOWN: dict[int, str] = {}
 """The seeds of the fixed set that fail, with the reason."""
 ONE_SIDED: dict[tuple[int, str], str] = {
     (500052, "export"): "torch refuses tril_ of a view whose elements share memory, under torch.export only",
-    (500057, "export"): "torch.export fixes the size of an axis that unbind takes apart",
 }
 """The seeds and frontends that refuse what the other takes, with the reason."""
 
