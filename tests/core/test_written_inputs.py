@@ -50,6 +50,11 @@ def _columns() -> tuple[torch.Tensor, ...]:
     return x[:, 0], x[:, 1]
 
 
+def _rows() -> tuple[torch.Tensor, ...]:
+    x = torch.arange(6.0).view(2, 3)
+    return x[0], x[1]
+
+
 def _export(model: nn.Module, args: tuple[Any, ...], capture: str) -> onnxexp.ONNXProgram:
     return onnxexp.export(model, args, capture=capture, opset_version=20)
 
@@ -70,7 +75,7 @@ def test_cures(example: Callable[[], tuple[torch.Tensor, ...]], capture: str) ->
 
 
 @pytest.mark.parametrize("capture", ["export", "trace", "script"])
-@pytest.mark.parametrize(("model", "example"), [(Writes(), _columns), (ReadsSizes(), _twice)])
+@pytest.mark.parametrize(("model", "example"), [(Writes(), _columns), (Writes(), _rows), (ReadsSizes(), _twice)])
 def test_no_element_in_common_or_not_read(
     model: nn.Module, example: Callable[[], tuple[torch.Tensor, ...]], capture: str
 ) -> None:

@@ -326,6 +326,15 @@ def broadcast_after_others(x: Tensor, y: Tensor) -> Tensor:
     return z.exp() * z + x
 
 
+def both_squeezed(x: Tensor, y: Tensor) -> Tensor:
+    return x.squeeze() + y.squeeze()
+
+
+def with_itself(x: Tensor, y: Tensor) -> Tensor:
+    z = y.squeeze()
+    return z.exp() * z + x[0, 0, 0]
+
+
 def joined(x: Tensor, y: Tensor) -> Tensor:
     return torch.cat([x[0, 0], y.squeeze()])
 
@@ -348,7 +357,7 @@ def test_a_first_axis_that_broadcasts_needs_no_condition(model: Callable[..., Te
 
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
-@pytest.mark.parametrize("model", [joined, of_a_smaller_rank])
+@pytest.mark.parametrize("model", [joined, of_a_smaller_rank, both_squeezed, with_itself])
 def test_a_first_axis_that_does_not_broadcast_needs_one(model: Callable[..., Tensor], capture: str) -> None:
     args, axes = (torch.randn(1, 1, 5, 4), torch.randn(1, 1, 5, 4)), ({2: "t"}, {2: "t"})
     with pytest.warns(UserWarning, match="right only where t != 1"):
@@ -357,7 +366,7 @@ def test_a_first_axis_that_does_not_broadcast_needs_one(model: Callable[..., Ten
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
 def test_a_second_axis_does_not_broadcast_as_if_removed(capture: str) -> None:
-    args, axes = (torch.randn(3, 5, 4), torch.randn(3, 5, 4)), ({0: "b", 1: "t"}, {0: "b", 1: "t"})
+    args, axes = (torch.randn(1, 3, 5, 4), torch.randn(3, 5, 4)), ({1: "b", 2: "t"}, {0: "b", 1: "t"})
     with pytest.warns(UserWarning, match="right only where t != 1") as found:
         onnxexp.export(broadcast, args, dynamic_shapes=axes, capture=capture)
     assert "b != 1" not in str(found[0].message)

@@ -81,10 +81,22 @@ def _check_shared(graph: Graph, changed: Sequence[str], leaves: Sequence[Leaf]) 
 
 def _share(one: Any, other: Any) -> bool:
     """Whether two tensors have memory in common."""
-    if not all(isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided for tensor in (one, other)):
+    for tensor in (one, other):
+        if not isinstance(tensor, torch.Tensor) or not torch._C._has_storage(tensor) or not tensor.numel():
+            return False
+    if one.untyped_storage()._cdata != other.untyped_storage()._cdata:
         return False
-    one_memory = one.untyped_storage()._cdata == other.untyped_storage()._cdata
-    return one_memory and bool(torch.isin(_bytes(one), _bytes(other)).any())
+    (start, end), (other_start, other_end) = _extent(one), _extent(other)
+    if start == other_start or start >= other_end or other_start >= end:
+        return bool(start == other_start)
+    return bool(torch.isin(_bytes(one), _bytes(other)).any())  # rows or columns between each other
+
+
+def _extent(tensor: torch.Tensor) -> tuple[int, int]:
+    """Return the first byte of a tensor in its storage, and the one after its last."""
+    last = sum(int(size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    start = int(tensor.storage_offset())
+    return start * tensor.element_size(), (start + last + 1) * tensor.element_size()
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:

@@ -118,7 +118,7 @@ def graph_outputs(io: GraphIO, results: Sequence[Any]) -> list[tuple[str, Any]]:
     listed = [(name, _real_output(results[index])) for index, name in io.outputs.items()]
     for (_, output), index in zip(listed, io.outputs, strict=True):
         if index in io.varying and isinstance(output, Tensor) and output.shape is None:
-            output.fill(TensorType(None, (*io.varying[index], *((2,) if isinstance(results[index], ComplexTensor) else ()))))
+            output.fill(TensorType(None, io.varying[index]))
     return listed
 
 

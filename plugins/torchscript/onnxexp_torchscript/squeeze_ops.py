@@ -65,18 +65,20 @@ def _only_returned(node: Any) -> bool:
 
 
 def _only_broadcast(node: Any) -> bool:
-    """Whether a traced tensor only meets others of its rank or more, pointwise.
+    """Whether a traced tensor only meets others of a higher rank, pointwise.
 
-    A first axis of size 1 broadcasts there as if it were removed.
+    A first axis of size 1 broadcasts there as if it were removed. Another tensor of the same rank may be squeezed as well.
     """
     result = recorded(node.output())
+    if result is None or len(result.sizes or ()) < 2:  # without axes it would take part in type promotion in another way
+        return False
     for user in [use.user for use in node.output().uses()]:
         known = facts(user.schema().partition("(")[0])
-        if result is None or not known.pointwise or known.written:
+        if not known.pointwise or known.written:
             return False
         others = [recorded(each) for each in user.inputs() if each.debugName() != node.output().debugName()]
         ranks = [len(other.sizes) for other in others if other is not None and other.sizes is not None]
-        if max(ranks, default=-1) < len(result.sizes or ()) and not _only_broadcast(user):
+        if max(ranks, default=-1) <= len(result.sizes or ()) and not _only_broadcast(user):
             return False
     return True
 

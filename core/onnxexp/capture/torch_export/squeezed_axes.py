@@ -41,16 +41,18 @@ def possibly_one(node: torch.fx.Node) -> dict[int, torch.SymInt]:
 
 
 def _is_only_broadcast(node: torch.fx.Node) -> bool:
-    """Whether a tensor only meets others of its rank or more, pointwise.
+    """Whether a tensor only meets others of a higher rank, pointwise.
 
-    A first axis of size 1 broadcasts there as if it were removed.
+    A first axis of size 1 broadcasts there as if it were removed. Another tensor of the same rank may be squeezed as well.
     """
+    if node.meta["val"].dim() < 2:  # without axes it would take part in type promotion in another way
+        return False
     for user in node.users:
         pointwise = isinstance(user.target, torch._ops.OpOverload) and torch.Tag.pointwise in user.target.tags
         if not pointwise or user.target._schema.is_mutable:  # type: ignore[union-attr]
             return False
         others = [each.meta["val"] for each in user.all_input_nodes if each is not node]
         ranks = [other.dim() for other in others if isinstance(other, torch.Tensor)]
-        if max(ranks, default=-1) < node.meta["val"].dim() and not _is_only_broadcast(user):
+        if max(ranks, default=-1) <= node.meta["val"].dim() and not _is_only_broadcast(user):
             return False
     return True

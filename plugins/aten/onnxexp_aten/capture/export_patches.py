@@ -64,15 +64,15 @@ def _export_views(export: Callable[[], Any], model: torch.nn.Module) -> Any:
 
     torch.export has no counterpart for ``x.unsqueeze_(0)`` of an input, which changes the shape of the caller's tensor.
     """
-    try:
+    with contextlib.suppress(IndexError):
         return export()
-    except IndexError:
-        forward = model.forward
+    forward = model.forward
 
-        @functools.wraps(forward)
-        def call(*args: Any, **options: Any) -> Any:
+    @functools.wraps(forward)
+    def call(*args: Any, **options: Any) -> Any:
+        if is_exporting():  # not in another thread
             args, options = pytree.tree_map_only(torch.Tensor, torch.ops.aten.alias, (args, options))
-            return forward(*args, **options)
+        return forward(*args, **options)
 
-        with replace_attributes([(model, "forward", call)]):
-            return export()
+    with replace_attributes([(model, "forward", call)]):
+        return export()

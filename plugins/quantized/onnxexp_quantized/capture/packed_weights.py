@@ -74,7 +74,7 @@ def _unpack_table(owner: torch.nn.Module, prefix: str, packed: Any) -> Iterator[
 def _unpack_layer(owner: torch.nn.Module, prefix: str, packed: Any) -> Iterator[PackedWeight]:
     weight, bias = packed.unpack()
     quantized = as_stand_in(weight) if weight.is_quantized else None
-    # QNNPACK's bias is in memory of its own allocator, of which torch 2.13 makes lazy clones that end the process
+    # QNNPACK allocates the bias itself. torch 2.13 aborts the process when it frees a lazy clone of such memory.
     tensors: dict[str, torch.Tensor | None] = {"bias": None if bias is None else bias.detach().clone()}
     tensors["weight"] = weight.half() if quantized is None else quantized.integers
     if quantized is not None and quantized.axis is not None:
