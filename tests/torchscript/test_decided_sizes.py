@@ -85,6 +85,49 @@ def test_pieces_that_no_size_decides_are_not_told(model: Model) -> None:
     assert_right(program, model, (4, 8, 13))
 
 
+def scripted_and_right(model: torch.nn.Module, sizes: Sequence[int]) -> None:
+    program = onnxexp.export(model, (torch.randn(6, 4),), capture="script", dynamic_shapes=({0: "n"},))
+    assert_right(program, model, sizes)
+
+
+class LastPiece(torch.nn.Module):
+    """A piece of unknown length broadcasts, and torch takes its length for the other's."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        last = x.split(1, 0)[-1]
+        return torch.where(last > 0, x, x + 1), last * x
+
+
+class Halves(torch.nn.Module):
+    """At size 1, `chunk` gives one piece."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        head = x.split(2, 0)[0]
+        return torch.stack([part.sum() for part in head.chunk(2, 0)]), x[:3].chunk(2, 0)[0].chunk(2, 0)[0]
+
+
+class Strides(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x.t().clone(memory_format=torch.contiguous_format)
+        return y.as_strided(y.shape, x.t().contiguous().stride()) * y.stride(0)
+
+
+@pytest.mark.parametrize("model", [LastPiece(), Halves(), Strides()], ids=lambda model: type(model).__name__)
+def test_lengths_that_a_script_knows_at_run_time_only(model: torch.nn.Module) -> None:
+    scripted_and_right(model, (1, 2, 3, 6, 7))
+
+
+def test_a_kernel_that_fixes_a_size_does_not_fix_a_number() -> None:
+    """torch's max_pool1d fixes the size of a fake tensor, whose number of elements then stays what it was."""
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.max_pool1d(x.t(), 2).t() + x.numel()
+
+    program, warned = traced(model)
+    assert warned == []
+    assert_right(program, model, (2, 5, 8, 13))
+
+
 def test_what_is_harmless() -> None:
     n, m = sympy.symbols("n m", integer=True, positive=True)
     assert all(map(harmless, [sympy.Eq(n, m), sympy.Eq(n, 8), sympy.Ne(n, m), sympy.Ge(n, 2), sympy.Ne(2 * n, 1), sympy.true]))

@@ -37,12 +37,21 @@ UNKNOWN = object()
 class AbstractTensor:
     """An immutable dtype and shape; the sizes are ints and symbolic numbers."""
 
-    __slots__ = ("_fake", "dtype", "shape")
+    __slots__ = ("_fake", "_made", "dtype", "shape")
+    _generation = 0
 
     def __init__(self, dtype: torch.dtype, shape: Sequence[Any], fake: torch.Tensor | None = None) -> None:
         self.dtype = dtype
         self.shape = tuple(map(_plain, shape))
-        self._fake = fake
+        self._fake, self._made = fake, AbstractTensor._generation
+
+    @staticmethod
+    def forget_fakes(fixed: Sequence[Any]) -> None:
+        """Let `fake` make new ones where symbols were fixed.
+
+        torch keeps a fake's number of elements, also after the symbols are restored.
+        """
+        AbstractTensor._generation += bool(fixed)
 
     def dim(self) -> int:
         """The rank."""
@@ -54,8 +63,8 @@ class AbstractTensor:
 
     def fake(self) -> torch.Tensor:
         """Return the fake tensor for torch's kernels, made once under the active mode."""
-        if self._fake is None:
-            self._fake = torch.empty(self.shape, dtype=self.dtype)
+        if self._fake is None or self._made != AbstractTensor._generation:
+            self._fake, self._made = torch.empty(self.shape, dtype=self.dtype), AbstractTensor._generation
         return self._fake
 
 

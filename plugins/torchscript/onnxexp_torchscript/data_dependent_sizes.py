@@ -10,7 +10,8 @@ import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 
 from onnxexp import Value
-from onnxexp_torchscript.abstract_tensor import AbstractTensor, same
+from onnxexp.capture.shape_env_snapshot import restore
+from onnxexp_torchscript.abstract_tensor import AbstractTensor, expr_of, same
 from onnxexp_torchscript.shape_functions import broadcast, goes_into
 
 __all__ = ["UnbackedSizes"]
@@ -74,6 +75,30 @@ class UnbackedSizes:
     def tensor(self, dtype: torch.dtype, sizes: Sequence[Any]) -> AbstractTensor:
         """Create an abstract tensor; None stands for an unbacked size."""
         return AbstractTensor(dtype, [self.any_size() if size is None else size for size in sizes])
+
+    def untied(self, result: Any, before: dict[str, Any]) -> Any:
+        """Undo that torch took an unbacked size for another one.
+
+        It may be 1, and broadcast. `before` is a snapshot of the ShapeEnv. The result gets new symbols for these sizes.
+        """
+        tied = [
+            symbol
+            for symbol in self.env.replacements.keys() - before["replacements"].keys()
+            if self.env.is_unbacked_symint(symbol)
+        ]
+        if not tied:
+            return result
+        equal = {*tied, *map(self.env.replace, tied)}
+        renewed = self._renewed(result, equal)
+        restore(self.env, before)
+        return renewed
+
+    def _renewed(self, result: Any, old: set[Any]) -> Any:
+        if isinstance(result, (list, tuple)):
+            return [self._renewed(part, old) for part in result]
+        if not isinstance(result, AbstractTensor):
+            return result
+        return self.tensor(result.dtype, [None if expr_of(size) in old else size for size in result.shape])
 
     def may_be_negative(self, number: Any) -> bool:
         """Whether a number may be negative."""

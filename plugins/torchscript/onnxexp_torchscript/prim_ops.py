@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -13,11 +11,12 @@ from onnxexp import ScalarType, TensorType, Value
 from onnxexp.builder.dtypes import of_python
 from onnxexp.torch_ops.type_codes import DTYPES
 from onnxexp_torchscript import branches, constants, loops, python_numbers, script_objects, unknown_length_lists
+from onnxexp_torchscript.contiguous_strides import stride
 from onnxexp_torchscript.export_time_values import UNINITIALIZED, Items, Maybe
 from onnxexp_torchscript.interpreter import Interpreter
 from onnxexp_torchscript.list_ops import OPERATORS
 from onnxexp_torchscript.python_numbers import Number
-from onnxexp_torchscript.squeeze_ops import halved, squeezed
+from onnxexp_torchscript.squeeze_ops import halved, has_halves, squeezed
 
 __all__ = ["HANDLERS", "OF_TEXT", "PYTHON"]
 
@@ -265,23 +264,10 @@ def _split(interpreter: Interpreter, tensor: Any, size: Any, dim: int = 0) -> An
 
 
 def _chunk(interpreter: Interpreter, tensor: Any, chunks: Any, dim: int = 0) -> Any:
-    if interpreter.unpacks() or chunks == 2 or not isinstance(interpreter.size(tensor, dim), Value):
+    halves = chunks == 2 and (interpreter.traced or has_halves(interpreter, tensor, dim))
+    if interpreter.unpacks() or halves or not isinstance(interpreter.size(tensor, dim), Value):
         return halved(interpreter, tensor, chunks, dim)
     return unknown_length_lists.chunks(interpreter, tensor, chunks, dim % (interpreter.rank(tensor) or 1))
-
-
-def _stride(interpreter: Interpreter, tensor: Any, dim: Any = None) -> Any:
-    """Return the strides of an input, which is contiguous in every call of the file."""
-    if tensor not in interpreter.root.inputs:
-        raise interpreter.refuse("the program reads a stride, and ONNX has none", "compute it from sizes")
-    rank = interpreter.rank(tensor) or 0
-    if dim is None:
-        return interpreter.items(_stride(interpreter, tensor, index) for index in range(rank))
-    strides = [
-        interpreter.number("prim::max", python_numbers.maximum, [interpreter.size(tensor, index), 1])
-        for index in range(dim % rank + 1, rank)
-    ]
-    return functools.reduce(lambda one, other: interpreter.number("aten::mul", operator.mul, [one, other]), strides, 1)
 
 
 def _select(interpreter: Interpreter, tensor: Any, dim: Any, index: Any) -> Any:
@@ -349,7 +335,7 @@ PYTHON: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(_WITHOUT_EFFECT, _ignored),
     "aten::size": _size,
     "aten::dim": _dim,
-    "aten::stride": _stride,
+    "aten::stride": stride,
     "aten::numel": _numel,
     "prim::dtype": _of_dtype(lambda dtype: dtype),
     "prim::device": lambda interpreter, tensor: torch.device("cpu"),

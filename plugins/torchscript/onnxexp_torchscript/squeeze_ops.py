@@ -14,7 +14,7 @@ from onnxexp_torchscript.interpreter import Interpreter
 from onnxexp_torchscript.restrictions import may_be_one
 from onnxexp_torchscript.traced_types import recorded
 
-__all__ = ["halved", "squeezed"]
+__all__ = ["halved", "has_halves", "squeezed"]
 
 _RETURNING = ("prim::Return", "prim::TupleConstruct", "prim::ListConstruct", "prim::DictConstruct")
 
@@ -97,9 +97,15 @@ def halved(interpreter: Interpreter, tensor: Any, chunks: Any, dim: Any = 0) -> 
     torch compares the size with all other numbers of chunks.
     """
     fake = _fake(interpreter, tensor)
-    if fake is not None and chunks == 2 and _hint(fake.shape[dim]) not in (None, 1):
+    if fake is not None and chunks == 2 and has_halves(interpreter, tensor, dim):
         _record_kept(interpreter, fake, [dim % fake.dim()])
     return NotImplemented
+
+
+def has_halves(interpreter: Interpreter, tensor: Any, dim: int) -> bool:
+    """Whether an axis has a size other than 1 in the example."""
+    fake = _fake(interpreter, tensor)
+    return fake is not None and _hint(fake.shape[dim]) not in (None, 1)
 
 
 def _fake(interpreter: Interpreter, tensor: Any) -> AbstractTensor | None:

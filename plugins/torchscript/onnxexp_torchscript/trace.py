@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 from onnxexp import CaptureError
 from onnxexp.capture.fitting_examples import run_fitting
 from onnxexp.capture.model_tensors import restored_state, unharmed
-from onnxexp.capture.source_lines import code_line, guards_an_error, model_error
+from onnxexp.capture.source_lines import code_line, model_error, only_raises_or_warns
 from onnxexp.capture.torch_export.kept_tensors import warn_of_kept_tensors
 from onnxexp.capture.torch_state import replace_attributes
 from onnxexp.request.dynamic_shapes import DynamicSpec
@@ -393,6 +393,6 @@ def _told(recorded: Sequence[Any]) -> list[str]:
         text = str(warning.message).partition(". ")[0].partition(" might cause")[0]
         if text.endswith("registered as constants in the trace"):
             continue  # of numbers; those that were read from a tensor have a warning where that is
-        if not guards_an_error(warning.filename, warning.lineno):  # a check, which the example has passed
+        if not only_raises_or_warns(warning.filename, warning.lineno):  # a check, which the example has passed
             told[f"{text} at {code_line(warning.filename, warning.lineno)}"] = None
     return list(told)

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.source_lines import code_line, guards_an_error, is_user_code
+from onnxexp.capture.source_lines import code_line, is_user_code, only_raises_or_warns
 from onnxexp.neutral_graph import Where
 from onnxexp_torchscript.inplace_size_arithmetic import is_size
 
@@ -41,7 +41,7 @@ def recorded_branches(branches: list[Branch]) -> Iterator[tuple[Any, str, Callab
             return original(self)
         frame = sys._getframe(1)
         file, line = frame.f_code.co_filename, frame.f_lineno
-        branches_on_size = is_size(self) and is_user_code(file) and not guards_an_error(file, line)
+        branches_on_size = is_size(self) and is_user_code(file) and not only_raises_or_warns(file, line)
         with warnings.catch_warnings(record=True) as caught:
             outcome = original(self)
         if branches_on_size:

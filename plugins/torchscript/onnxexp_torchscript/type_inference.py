@@ -43,7 +43,7 @@ from onnxexp_torchscript.abstract_tensor import (
     same,
     symbols_of,
     to_fake,
-)  # fmt: skip
+)
 from onnxexp_torchscript.call_probes import SizeProbe
 from onnxexp_torchscript.data_dependent_sizes import UnbackedSizes
 from onnxexp_torchscript.jit_schemas import restrides
@@ -51,7 +51,6 @@ from onnxexp_torchscript.packed_batches import PackedBatches
 from onnxexp_torchscript.shape_functions import infer_result
 
 __all__ = ["TypeInference"]
-
 
 _FIRST = 1000
 """The first number of our symbols; torch's own for input sizes are smaller."""
@@ -243,9 +242,10 @@ class TypeInference:
         if doubtful and result is not UNKNOWN:
             doubtful = not self._probe.agrees(op, name, fakes, args, result)
         if result is not UNKNOWN and not doubtful and not fixed:
-            return result
+            return self.unbacked.untied(result, before)
         after = snapshot(self.env)
         restore(self.env, before)
+        AbstractTensor.forget_fakes(fixed)
         tried = self._probe.result(op, name, fakes, args)
         if tried is UNKNOWN and fixed and not doubtful and not local:  # the call is allowed at this size only
             restore(self.env, after)
@@ -284,6 +284,7 @@ class TypeInference:
         tied = [symbol for symbol in self.env.replacements.keys() - before if symbol in self.env.backed_var_to_val]
         if tied:
             restore(self.env, {"replacements": {s: to for s, to in self.env.replacements.items() if s not in tied}})
+            AbstractTensor.forget_fakes(tied)
 
     def joined(self, one: Any, other: Any) -> Any:
         """Create a fake that covers two tensors or two numbers, else UNKNOWN."""
