@@ -152,6 +152,28 @@ def test_fourier_transforms(check):
     check()
 
 
+def written(x: torch.Tensor, mask: torch.Tensor) -> Results:
+    """Writes of complex and real values, through views and by operators."""
+    z = fft.fft(x)
+    z[1] = z[1] + 1
+    z[..., 0] *= 2
+    z[2:, 1:3] = 1j
+    z[mask] = 0.5
+    z.real[0].mul_(3)
+    z.diagonal().zero_()
+    rows = torch.tensor([2, 0])
+    filled = z.masked_fill(mask, 2 - 1j), z.index_fill(0, rows, 3), z.masked_scatter(mask, x * 1j)
+    moved = z.index_copy(0, rows, z[:2]), z.index_add(0, rows, x[:2] * 2j), z.scatter(0, rows[None].expand(3, 2), z[:, 1:3])
+    return z, *filled, *moved
+
+
+@cases(
+    case(written, torch.randn(3, 3), torch.rand(3, 3) > 0.5, opsets=OPSETS[2:]),
+)
+def test_writes(check):
+    check()
+
+
 def test_pairs_at_the_borders():
     """The graph has real pairs as inputs and outputs, the program complex tensors."""
 

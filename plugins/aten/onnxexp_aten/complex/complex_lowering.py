@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from onnxexp import Builder, ComplexTensor, Node, Tensor, TensorType
-from onnxexp_aten.complex.complex_numbers import REAL_DTYPES, is_complex, paired
+from onnxexp_aten.complex.complex_numbers import REAL_DTYPES, is_complex, paired, real_of
 from onnxexp_aten.tables import aten, complex_aten
 
 __all__ = ["lower_complex"]
@@ -18,8 +18,8 @@ _BY_PARTS = frozenset(
     f"aten::{name}"
     for name in """
     _reshape_alias _unsafe_view alias atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors broadcast_to cat chunk
-    clone column_stack concat concatenate constant_pad_nd contiguous cumsum detach diag diag_embed diagonal diagonal_scatter
-    dsplit dstack expand expand_as fft_fftshift fft_ifftshift flatten flip fliplr flipud gather hsplit hstack index
+    clone column_stack concat concatenate constant_pad_nd contiguous cumsum detach diag diag_embed diagonal dsplit
+    dstack expand expand_as fft_fftshift fft_ifftshift flatten flip fliplr flipud gather hsplit hstack index
     index_select lift_fresh lift_fresh_copy mT masked_select mean meshgrid movedim moveaxis narrow neg negative nansum numpy_T
     pad permute ravel repeat repeat_interleave reshape reshape_as roll rot90 select slice split split_with_sizes squeeze stack
     sum sum_to_size swapaxes swapdims t take take_along_dim tensor_split tile trace transpose tril triu unbind unflatten
@@ -27,6 +27,21 @@ _BY_PARTS = frozenset(
     """.split()  # noqa: SIM905
 )
 """Linear operators with real coefficients, applied to each part."""
+_WRITES = {
+    "aten::as_strided_scatter": (0, 1),
+    "aten::diagonal_scatter": (0, 1),
+    "aten::index_add": (0, 3),
+    "aten::index_copy": (0, 3),
+    "aten::index_fill": (0, 3),
+    "aten::index_put": (0, 2),
+    "aten::masked_fill": (0, 2),
+    "aten::masked_scatter": (0, 2),
+    "aten::scatter": (0, 3),
+    "aten::scatter_add": (0, 3),
+    "aten::select_scatter": (0, 1),
+    "aten::slice_scatter": (0, 1),
+}
+"""Operators that write into a copy: the positions of the tensor, and of what is written, which may be real."""
 
 
 def lower_complex(op: Builder, node: Node) -> Any:
@@ -34,18 +49,24 @@ def lower_complex(op: Builder, node: Node) -> Any:
 
     Returns None for any other node, and where there is no rule.
     """
-    symbolic = complex_aten.find(node.op, op.opset)
-    if (symbolic is None and node.op.partition(".")[0] not in _BY_PARTS) or not _has_complex(node):
+    symbolic, name = complex_aten.find(node.op, op.opset), node.op.partition(".")[0]
+    writes = _WRITES.get(name, ()) if "reduce" not in node.op else ()
+    if (symbolic is None and name not in _BY_PARTS and not writes) or not _has_complex(node):
         return None
     if symbolic is not None:
         return symbolic.function(op, *op.args)
     symbolic = aten.find(node.op, op.opset)
     if symbolic is None:
         return None
-    real, imag = (symbolic.function(op, *_part(op, op.args, which)) for which in ("real", "imag"))
+    args = [_complex(op, arg) if place in writes else arg for place, arg in enumerate(op.args)]
+    real, imag = (symbolic.function(op, *[_part(op, arg, which) for arg in args]) for which in ("real", "imag"))
     if isinstance(real, Tensor):
         return ComplexTensor(real, imag)
     return [ComplexTensor(one, other) for one, other in zip(real, imag, strict=True)]
+
+
+def _complex(op: Builder, arg: Any) -> Any:
+    return paired(op, arg, real_of(op)) if isinstance(arg, Tensor) else complex(arg)
 
 
 def _has_complex(node: Node) -> bool:
@@ -65,6 +86,8 @@ def _part(op: Builder, arg: Any, which: str) -> Any:
         mixed = any(is_complex(element) for element in arg)
         dtype = next((REAL_DTYPES[element.dtype] for element in arg if is_complex(element)), None)
         return [_part(op, paired(op, each, dtype) if mixed and isinstance(each, Tensor) else each, which) for each in arg]
+    if isinstance(arg, complex):
+        return arg.real if which == "real" else arg.imag
     if not is_complex(arg):
         return arg
     whole = paired(op, arg)
