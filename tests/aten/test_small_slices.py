@@ -128,6 +128,10 @@ def test_a_slice_that_is_another_at_size_zero_is_refused_there(function: Any, ca
     [
         lambda x: torch.full((x[1:].shape[0], 2), 1.5),
         lambda x: torch.zeros(x.split(1, 1)[-1][1:].shape),
+        lambda x: torch.ones_like(x.tensor_split((1,))[0]),
+        lambda x: torch.ones_like(x.transpose(0, 1).hsplit((1, 2))[1]),
+        lambda x: torch.ones_like(x.transpose(0, 2).dsplit((1,))[0]),
+        lambda x: torch.ones_like(x.vsplit((1,))[0]),
     ],
 )
 def test_a_tensor_of_the_length_of_a_slice_is_refused_at_size_zero(function: Any) -> None:

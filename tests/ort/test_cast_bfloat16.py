@@ -23,12 +23,23 @@ def loop(x: torch.Tensor) -> torch.Tensor:
     return torch.while_loop(lambda i, x: i < 3, body, (torch.tensor(0), x))[1]
 
 
+def branch(x: torch.Tensor) -> torch.Tensor:
+    def overwritten(x: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+        y[0] = 1.0
+        return y
+
+    return torch.cond(x.mean() < 0.5, overwritten, lambda x: x + 1, (x,))
+
+
 MODELS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "attention": (Attention().bfloat16().eval(), (torch.randn(2, 5, 16).bfloat16(),)),
     "convolutions": (Net().bfloat16().eval(), (torch.randn(2, 3, 8, 8).bfloat16(),)),
     "norms": (nn.Sequential(nn.LayerNorm(4), nn.GELU(), nn.RMSNorm(4), nn.Softmax(-1)).bfloat16(), (X,)),
     "recurrent": (nn.GRU(4, 3).bfloat16().eval(), (X,)),
     "a loop": (loop, (X,)),
+    "a branch": (branch, (X,)),
+    "an equation": (lambda x: (torch.einsum("...ij->...ji", x), torch.einsum("b...->b", x)), (X,)),
     "selection": (lambda x: (x.topk(2).values, x.argmax(-1), torch.where(x > 0, x, x.cumsum(0)), x.sort().values), (X,)),
     "moves": (lambda x: torch.cat([x.t().reshape(-1, 4)[:, 1:], x.flip(0)], 1)[..., None].expand(-1, 7, 3), (X,)),
     "creation": (lambda x: (x.new_full((x.shape[0], 3), 2.5), torch.zeros_like(x) + 1, x.new_ones(x.shape[0]).cumsum(0)), (X,)),

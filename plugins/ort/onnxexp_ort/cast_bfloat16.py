@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 import torch
+from onnx_ir.passes.common import ShapeInferencePass
 
 from onnxexp.builder.torch_tensor_data import TorchTensor
 from onnxexp.request.unique_names import UniqueNames
@@ -21,6 +22,9 @@ class CastBfloat16(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
+        everything = ir.traversal.RecursiveGraphIterator(model.graph)
+        if any(value.dtype is None for node in everything for value in node.outputs):  # in the body of an If or Loop
+            ShapeInferencePass(check_type=False, strict_mode=False)(model)
         nodes = [node for node in ir.traversal.RecursiveGraphIterator(model.graph) if uncomputed_bfloat16(node)]
         names = UniqueNames.of(model.graph)
         widened: dict[tuple[ir.Value, ir.Graph], ir.Value] = {}

@@ -17,6 +17,7 @@ from onnxexp_aten.passes.input_sizes import InputSizes, Sizes
 __all__ = ["FindSmallSlices"]
 
 _SLICES = ("aten::slice.Tensor", "aten::slice_scatter")
+_SPLITS = ("aten::tensor_split.indices", "aten::hsplit.array", "aten::vsplit.array", "aten::dsplit.array")
 _OTHERS = (3, 4, 7, 12)
 """Sizes of the other axes, tried with a size of 0 or 1."""
 _CURE = (
@@ -96,14 +97,28 @@ def _slices(graph: Graph, sizes: InputSizes) -> dict[_Slice, Node]:
     """Return the slices that depend on dynamic sizes, each with its first node."""
     found: dict[_Slice, Node] = {}
     for node in graph.walk():
-        if node.op in _SLICES:
-            *_, dim, start, end, step = node.args
-            cut = node.outputs[0] if node.op == _SLICES[0] else node.args[1]
-            size, length = (_size(value, dim) for value in (node.args[0], cut))
-            each = _Slice(_limit(start), _limit(end), _limit(step), size, length)
+        for each in _of_node(node):
             if sizes.names(*dataclasses.astuple(each)):
                 found.setdefault(each, node)
     return found
+
+
+def _of_node(node: Node) -> Iterator[_Slice]:
+    if node.op in _SLICES:
+        *_, dim, start, end, step = node.args
+        cut = node.outputs[0] if node.op == _SLICES[0] else node.args[1]
+        yield _Slice(_limit(start), _limit(end), _limit(step), _size(node.args[0], dim), _size(cut, dim))
+    elif node.op in _SPLITS:
+        whole, bounds = node.args[0], [None, *map(_limit, node.args[1]), None]
+        dim = node.args[2] if len(node.args) > 2 else _axis(node.op, whole)
+        for part, start, end in zip(node.outputs, bounds, bounds[1:], strict=False):
+            yield _Slice(start, end, 1, _size(whole, dim), _size(part, dim))
+
+
+def _axis(op: str, x: Value) -> int:
+    """Return the axis that hsplit, vsplit or dsplit splits."""
+    sizes = x.type.sizes if isinstance(x.type, TensorType) else None
+    return {"aten::vsplit.array": 0, "aten::dsplit.array": 2}.get(op, 0 if sizes is not None and len(sizes) == 1 else 1)
 
 
 def _size(value: Value, dim: int) -> int | str:
