@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -147,3 +148,15 @@ def test_floats_are_not_decomposed(loss: Callable[..., torch.Tensor]) -> None:
 
     assert lowered_by(X, SHARES) == {"aten"}
     assert lowered_by(X, SHARES.double()) == {"decomposed"}
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_a_branch_that_only_warns_is_no_condition(capture: str) -> None:
+    """torch warns where the shapes of a squared error differ, and computes the same."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        program = onnxexp.export(F.mse_loss, (X, X[0]), dynamic_shapes=({0: "n"}, {}), capture=capture)
+    assert not [each for each in caught if "right only where" in str(each.message)]
+    for size in (2, 1, 7):
+        x = torch.randn(size, 4)
+        torch.testing.assert_close(program(x, X[0]), F.mse_loss(x, X[0]))

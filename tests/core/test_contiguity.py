@@ -12,7 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from onnxexp.functionalize.contiguity import _IF_INPUTS_ARE, Contiguity
+from onnxexp.functionalize.contiguity import _BY_LAYOUT, _IF_INPUTS_ARE, _OWN_LAYOUT, Contiguity
 from onnxexp.functionalize.mutation import facts, packet
 from tests.core.interpreter import capture
 from tests.core.test_functionalize import Lambda
@@ -139,3 +139,46 @@ def test_pointwise_operators_have_the_strides_of_the_meta_device() -> None:
                     [step for step, size in zip(each.stride(), each.shape, strict=True) if size > 1] for each in (result, layout)
                 ]
                 assert result.shape == layout.shape and steps[0] == steps[1], info.name
+
+
+def _in_another_order(x: torch.Tensor) -> torch.Tensor:
+    return x.transpose(0, -1).contiguous().transpose(0, -1) if x.dim() > 1 else x
+
+
+def _with_gaps(x: torch.Tensor) -> torch.Tensor:
+    return torch.cat([x, x], -1)[..., : x.shape[-1]] if x.dim() else x
+
+
+def _channels_last(x: torch.Tensor) -> torch.Tensor:
+    return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
+
+
+def _steps(x: torch.Tensor) -> tuple[Any, list[int]]:
+    return x.shape, [step for step, size in zip(x.stride(), x.shape, strict=True) if size > 1]
+
+
+@pytest.mark.full
+def test_other_operators_have_the_strides_of_the_meta_device() -> None:
+    """Of arguments in another order, with gaps, and in the channels-last format."""
+    differ, tried = set(), set()
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        for name, function, args, options in _samples():
+            if name not in (_IF_INPUTS_ARE | _BY_LAYOUT) - _OWN_LAYOUT:
+                continue
+            for change in (_in_another_order, _with_gaps, _channels_last):
+                given = pytree.tree_map_only(torch.Tensor, change, (args, options))
+                there = pytree.tree_map_only(
+                    torch.Tensor, lambda x: torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta"), given
+                )
+                try:
+                    layouts = pytree.tree_leaves(function(*there[0], **there[1]))
+                except (RuntimeError, TypeError, NotImplementedError):  # such a result has no certain layout
+                    continue
+                tried.add(name)
+                results = pytree.tree_leaves(function(*given[0], **given[1]))
+                pairs = [pair for pair in zip(results, layouts, strict=True) if isinstance(pair[0], torch.Tensor)]
+                if any(_steps(one) != _steps(other) for one, other in pairs if one.numel()):
+                    differ.add(name)
+    assert differ == set()
+    assert len(tried) > 100

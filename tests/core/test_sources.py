@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.fx.proxy import TracerBase
 
-from onnxexp.capture.source_lines import metadata_location, record_user_lines
+from onnxexp.capture.source_lines import metadata_location, only_raises_or_warns, record_user_lines
 from onnxexp.capture.torch_export import frontend
 from onnxexp.capture.torch_state import torch_mode
 from onnxexp.neutral_graph import Graph, Where
@@ -22,6 +22,44 @@ from onnxexp.request.dynamic_shapes import read_dynamic
 from onnxexp.request.module_and_forward import as_module
 from onnxexp.request.training_mode import TrainingMode
 
+MESSAGES = """
+if x > 3:
+    raise ValueError
+if (x > 3
+    and y):
+    message = f"{x}"
+    raise ValueError(message)
+if x > 3: raise ValueError
+assert x > 3
+torch._check(x > 3)
+if x > 3:
+    # a comment
+    warnings.warn(
+        "too large",
+    )
+if x > 3:
+    logger.warning("too large")
+    print(x)
+"""
+BRANCHES = """
+if x > 3:
+    y = 1
+    raise ValueError if y else TypeError
+elif x > 4:
+    warnings.warn("too large")
+    y = 2
+if x > 5:
+    warnings.warn("too large")
+else:
+    y = 3
+if x > 6:
+    warnings.warn("too large")
+# less indented than what follows
+    y = 4
+z = 3 if x > 3 else 4
+for i in range(x):
+    raise ValueError
+"""
 HERE = str(Path(__file__).resolve())
 X = torch.randn(3, 4)
 STRATEGIES = pytest.mark.parametrize("strict", [False, True], ids=["non-strict", "strict"])
@@ -214,3 +252,13 @@ def test_paths(path: str) -> None:
     )
     assert metadata_location({"nn_module_stack": {"a": ("", Model)}}).module == "Model"
     assert metadata_location({"nn_module_stack": {"_empty_nn_module_stack_from_metadata_hook": ("", "")}}) == Where()
+
+
+def test_conditions_that_only_raise_or_warn(tmp_path: Path) -> None:
+    """Such a branch computes nothing, so that the other one is right for all sizes that pass it."""
+    for name, text, expected in (("messages", MESSAGES, True), ("branches", BRANCHES.replace("raise", "return"), False)):
+        path = tmp_path / f"{name}.py"
+        path.write_text(text)
+        starts = ("if", "elif", "assert", "torch._check", "z =", "for")
+        lines = [number for number, line in enumerate(text.splitlines(), 1) if line.startswith(starts)]
+        assert {line: only_raises_or_warns(str(path), line) for line in lines} == dict.fromkeys(lines, expected)

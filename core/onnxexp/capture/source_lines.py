@@ -6,12 +6,15 @@ of the user's code, in a function of any name.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import functools
+import itertools
 import linecache
 import os
 import re
 import sysconfig
+import textwrap
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from types import FrameType
@@ -30,7 +33,7 @@ __all__ = [
     "user_line_above",
     "code_line",
     "model_error",
-    "guards_an_error",
+    "only_raises_or_warns",
     "is_installed",
     "is_torch_nn",
     "is_user_code",
@@ -54,6 +57,7 @@ _PLUGINS = re.compile(r"[\\/]onnxexp_\w+[\\/]")
 """Our plugins call the user's code during a capture; their frames are never the user's."""
 _SHOWN = 300
 """The number of characters shown of each end of a long message."""
+_MESSAGES = {"warn", "warn_once", "warning", "warning_once", "info", "debug", "print"}
 _FAILS = "the model itself fails on the example inputs"
 _ROOT = re.compile(r"^(?:L\['self'\]\.?|L__self___?|_export_root\.?)")
 """torch's prefixes of a module path: ``L['self'].layer.0`` is ``layer.0``."""
@@ -122,13 +126,34 @@ def user_line_above(frame: FrameType | None) -> Where:
     return Where()
 
 
-def guards_an_error(file: str, line: int) -> bool:
-    """Whether a line is an assertion, or an ``if`` before a ``raise``."""
+@functools.lru_cache(maxsize=4096)
+def only_raises_or_warns(file: str, line: int) -> bool:
+    """Whether a line is an assertion, or an ``if`` that only raises or warns."""
     code = code_line(file, line).code
-    if code.startswith("assert ") or "_check(" in code or ": raise " in code:
+    if code.startswith("assert ") or "_check(" in code:
         return True
-    following = (code_line(file, line + step).code for step in range(1, 4))
-    return code.endswith(":") and next(filter(None, following), "").startswith("raise ")
+    body, has_else = _branch(linecache.getlines(file)[line - 1 :])
+    return bool(body) and (isinstance(body[-1], ast.Raise) or (not has_else and all(map(_warns, body))))
+
+
+def _branch(lines: Sequence[str]) -> tuple[list[ast.stmt], bool]:
+    """Return the statements of the first line's ``if``, and whether it has an else."""
+    indents = [len(line) - len(line.lstrip()) for line in lines]
+    following = zip(lines[1:], indents[1:], strict=True)
+    within = itertools.takewhile(lambda each: each[1] > indents[0] or each[0].lstrip()[:1] in ("", "#", ")"), following)
+    block = [*lines[:1], *(line for line, _ in within)]
+    try:
+        [statement] = ast.parse(textwrap.dedent("".join(block)).removeprefix("el")).body
+    except (SyntaxError, ValueError):  # the first line is within a statement, or there is no source
+        return [], False
+    has_else = "".join(lines[len(block) : len(block) + 1]).lstrip().startswith(("else", "elif"))
+    return (statement.body, has_else) if isinstance(statement, ast.If) else ([], False)
+
+
+def _warns(statement: ast.stmt) -> bool:
+    """Whether a statement only calls a function that shows a message."""
+    function = statement.value.func if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) else None
+    return isinstance(function, (ast.Name, ast.Attribute)) and ast.unparse(function).rpartition(".")[2] in _MESSAGES
 
 
 def model_error(error: Exception, when: str = _FAILS, cure: str = "pass example inputs that it accepts") -> CaptureError:

@@ -53,8 +53,21 @@ _ALONG = {
     **dict.fromkeys((f"aten::{name}" for name in ("split", "split_with_sizes", "chunk", "tensor_split")), 2),
 }
 """Views of parts along one axis, and the index of that argument."""
-_BY_LAYOUT = frozenset({"aten::index", "aten::einsum"})
-"""Operators that are neither views nor pointwise, whose strides torch computes without data as with them."""
+_BY_LAYOUT = frozenset({"aten::index", "aten::einsum", "aten::rot90"})
+"""Operators that are neither views nor pointwise, whose strides torch computes without data as with them, at any sizes."""
+_OWN_LAYOUT = frozenset(
+    f"aten::{name}"
+    for name in """
+    _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d batch_norm bincount channel_shuffle conv2d
+    conv_transpose2d floor_divide masked_select one_hot pad pixel_shuffle upsample_bicubic2d upsample_bilinear2d
+    upsample_linear1d upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_trilinear3d
+    """.split()  # noqa: SIM905
+)
+"""Operators of `_IF_INPUTS_ARE` whose strides may be others without data; for the rest see tests/core/test_contiguity.py."""
+_GAPS = frozenset(
+    {*_ALONG, *(f"aten::{name}" for name in ("hsplit", "vsplit", "dsplit", "unsqueeze", "squeeze", "alias", "detach"))}
+)
+"""Views that keep the order of the strides, so that a pointwise result is contiguous."""
 _NEVER = frozenset({"aten::empty_strided", "aten::empty_permuted", "aten::as_strided"})
 
 
@@ -68,16 +81,26 @@ class Contiguity:
     def __init__(self, graph: Graph) -> None:
         self.values = {*graph.inputs, *(value for value, tensor in graph.params.items() if tensor.is_contiguous())}
         self._strided: dict[Value, torch.Tensor] = {}
+        self._ordered: set[Value] = set()
 
     def visit(self, node: Node, known: Facts) -> None:
         """Note the outputs of a node, after its inputs."""
         if known.written and restrides(node.op):
             self.values.clear()  # other names of the same tensor are among them; rare enough to forget all
             self._strided.clear()
+            self._ordered.clear()
         elif self._makes_contiguous(node, known):
             self.values.update(node.outputs)
-        elif known.viewed is not None or known.pointwise or packet(node.op) in _BY_LAYOUT:
-            self._visit_layout(node)
+        else:
+            name = packet(node.op)
+            if known.viewed is not None or known.pointwise or name in _BY_LAYOUT or name in _IF_INPUTS_ARE - _OWN_LAYOUT:
+                self._visit_layout(node)
+            if name in _GAPS and self._is_ordered(node.args[0]):
+                self._ordered.update(node.outputs)
+
+    def _is_ordered(self, value: Any) -> bool:
+        """Whether a value is contiguous but for gaps."""
+        return value in self.values or value in self._ordered
 
     def layout(self, value: Any) -> torch.Tensor | None:
         """Return a tensor without data that has a value's strides; None if not certain."""
@@ -94,15 +117,21 @@ class Contiguity:
             if packet(node.op) not in _BY_LAYOUT or not self.values.issuperset(node.inputs()):
                 return
             args = replace_values(node.args, _stand_in())  # a result that is contiguous for these sizes is so for all
-        if len(node.outputs) != 1 or any(isinstance(arg, torch.device) for arg in args):
+        if any(isinstance(arg, torch.device) for arg in args):
             return
         if node.op.startswith("aten::") and packet(node.op) not in _NEVER - {"aten::as_strided"}:
             with contextlib.suppress(RuntimeError, TypeError):  # what torch refuses without data has no certain layout
-                result = on_meta(node.op, args)
-                if isinstance(result, torch.Tensor):
-                    if isinstance(type_ := node.outputs[0].type, TensorType) and is_static(type_.sizes):
-                        self._strided[node.outputs[0]] = result
-                    self.values.update(node.outputs if result.is_contiguous() else [])
+                results = pytree.tree_leaves(on_meta(node.op, args))
+                if len(results) == len(node.outputs):
+                    for value, result in zip(node.outputs, results, strict=True):
+                        self._note(value, result)
+
+    def _note(self, value: Value, result: Any) -> None:
+        """Note the strides of a value, those of a tensor without data."""
+        if isinstance(result, torch.Tensor) and isinstance(value.type, TensorType):
+            if is_static(value.type.sizes):
+                self._strided[value] = result
+            self.values.update([value] if result.is_contiguous() else [])
 
     def _makes_contiguous(self, node: Node, known: Facts) -> bool:
         name, asked = packet(node.op), None if known.memory_format is None else node.args[known.memory_format]
@@ -117,6 +146,8 @@ class Contiguity:
         inputs = set(filter(is_tensor, values_in(read)))
         if not inputs:
             return known.viewed is None
+        if known.pointwise and known.viewed is None and all(map(self._is_ordered, inputs)):
+            return True
         plain = name in _IF_INPUTS_ARE or known.pointwise or (known.viewed is not None and _is_rows(node))
         return plain and self.values.issuperset(inputs)
 

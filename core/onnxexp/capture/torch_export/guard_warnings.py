@@ -34,11 +34,11 @@ from torch.utils._sympy.value_ranges import ValueRanges
 from onnxexp.capture.size_text import condition_text
 from onnxexp.capture.source_lines import (
     code_line,
-    guards_an_error,
     is_installed,
     is_torch_nn,
     is_user_code,
     node_location,
+    only_raises_or_warns,
     user_line_above,
 )
 from onnxexp.capture.torch_export.fake_values import shape_env
@@ -288,7 +288,7 @@ def _source_line(env: ShapeEnv, frame: _GuardSource | Where, expr: sympy.Expr, f
     else:
         counts = frame.name in _OPERATORS and not (frame.name == _SLICE and _bounds_slice(expr))
         counts = counts or (isinstance(expr, sympy.Eq) and 1 in expr.args and _unit_size(env, expr) is not None)
-    if not fixed and (not counts or guards_an_error(file, line)):  # eager raises for such sizes too
+    if not fixed and (not counts or only_raises_or_warns(file, line)):  # eager raises for such sizes too
         return ""
     return str(frame.users if frame.users.file else code_line(file, line))
 
