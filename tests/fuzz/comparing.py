@@ -69,12 +69,17 @@ def is_rounding(
     for seed in range(6):
         with _Rounding(seed) if seed % 2 else contextlib.nullcontext():
             other = _results(make, [_perturbed(x, seed) for x in tensors], number)
-        if other is None or other.shape != expected.shape:
-            return other is not None
+        if other is None:  # eager may refuse the changed values, and torch.while_loop a second kind of call
+            continue
+        if other.shape != expected.shape:
+            return True
         reach = torch.maximum(reach, _distance(other, expected))
     if actual.shape != expected.shape:
         return False
-    return bool((_distance(actual, expected) <= 20 * reach + _floor(expected)).all())
+    sizes = expected.double().abs().nan_to_num()
+    relative = (reach / sizes).nan_to_num(posinf=0)
+    typical = relative.median() if relative.numel() else 0.0  # two changes may cancel out in one element
+    return bool((_distance(actual, expected) <= 20 * torch.maximum(reach, typical * sizes) + _floor(expected)).all())
 
 
 def _floor(expected: torch.Tensor) -> float:
@@ -110,6 +115,8 @@ def _results(make: Callable[[], torch.nn.Module], tensors: Sequence[torch.Tensor
 class _Rounding(TorchDispatchMode):
     """Change the last digits of what each operator computes; of a sum, relative to its terms."""
 
+    supports_higher_order_operators = True
+
     def __init__(self, seed: int) -> None:
         super().__init__()
         self.seed = seed
@@ -132,4 +139,5 @@ def _perturbed(x: torch.Tensor, seed: int, terms: float = 0.0) -> torch.Tensor:
     if step is None:
         return x.clone()
     noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    noise += noise.sign()  # at least one step: less may round to the same number
     return (x.double() * (1 + step * noise) + terms * step / 10 * noise).to(x.dtype)

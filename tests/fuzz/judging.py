@@ -11,7 +11,7 @@ from typing import Any
 import onnx
 import torch
 
-from onnxexp.errors import LoweringError, OnnxExporterError, OpsetError, PluginError
+from onnxexp.errors import LoweringError, OnnxExporterError, OpsetError, PassError, PluginError
 from onnxexp.program.declared_sizes import contradiction
 
 from .comparing import Problem, compared, is_rounding
@@ -19,7 +19,7 @@ from .exporters import Exported, exported
 from .generator import other_sizes
 from .processes import Ended, in_child
 from .program import Program, load
-from .running import accepts, eager, run_model, run_reference
+from .running import accepts, computes_empty, eager, is_undefined, run_model, run_reference
 
 __all__ = ["FAILURES", "Result", "cause_of", "judge"]
 
@@ -27,10 +27,13 @@ FAILURES = ("wrong value", "wrong shape", "wrong dtype", "wrong outputs", "inval
 """The failing outcomes. The others:
 
 "pass"; "refused", an error of onnxexp; "opset", one that names the opset as the reason; "fixed", a refused axis that eager itself
-accepts at the example's size only; "eager", a program that eager refuses; "rounding", a result as good as eager's;
-"warned", wrong at sizes that the export has excluded; "runtime", right in the reference evaluator or without optimisations.
+accepts at the example's size only; "eager", a program that eager refuses, or leaves undefined; "rounding", a result as good as
+eager's; "warned", wrong at sizes that the export has excluded; "runtime", right in the reference evaluator or without
+optimisations.
 """
 
+_FIRST_WITH_EMPTY = 14
+"""The first opset whose Reshape makes tensors without elements."""
 _PATIENCE = 20.0
 """The seconds that a run at a size of 0 may take."""
 
@@ -135,7 +138,7 @@ class _Judge:
             return _Verdict("refused", detail)
         unexpected = (
             not isinstance(error, OnnxExporterError)
-            or isinstance(error, PluginError)
+            or isinstance(error, PluginError | PassError)
             or (isinstance(error, LoweringError) and not isinstance(error.__cause__, LoweringError | None))
             or " where torch returns " in detail  # a symbolic's result has another shape or dtype
         )
@@ -144,6 +147,8 @@ class _Judge:
         if unexpected:
             cause = f" caused by {type(error.__cause__).__name__}: {error.__cause__}" if error.__cause__ else ""
             return _Verdict("error", detail + cause)
+        if is_undefined(self.make(), self.program.tensors(), self.program.frontend == "script"):
+            return _Verdict("eager", detail)
         return _Verdict("fixed" if self.program.sizes and not self._accepts_others() else "refused", detail)
 
     def _accepts_others(self) -> bool:
@@ -164,6 +169,8 @@ class _Judge:
         problem = self._at(found, sizes, expected)
         if problem is None or problem.outcome in ("rounding", "runtime"):
             return problem
+        if self.program.opset < _FIRST_WITH_EMPTY and computes_empty(self.make(), self.program.tensors(sizes)):
+            return None
         if 0 in sizes.values() and not self._accepts_others():
             return _Verdict("fixed", problem.detail, str(dict(sizes)))  # a layer that does not check an empty tensor
         if found.is_limited(sizes, self.program.tensors(sizes)) or (

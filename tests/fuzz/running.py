@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,8 +12,9 @@ import onnx
 import onnx.reference
 import torch
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["accepts", "eager", "leaves", "run_model", "run_reference"]
+__all__ = ["accepts", "computes_empty", "eager", "is_undefined", "leaves", "run_model", "run_reference"]
 
 
 def eager(module: torch.nn.Module, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -28,6 +30,48 @@ def accepts(module: torch.nn.Module, tensors: Sequence[torch.Tensor]) -> bool:
     except Exception:  # noqa: BLE001 - a module may refuse inputs by any exception
         return False
     return True
+
+
+def is_undefined(module: torch.nn.Module, tensors: Sequence[torch.Tensor], scripted: bool) -> bool:
+    """Whether torch itself leaves the program undefined: it writes one element twice at once, or is no TorchScript.
+
+    torch's documentation warns of writes into expanded and unfolded tensors, whose elements share memory.
+    """
+    if scripted and not accepts(torch.jit.script(module), tensors):
+        return True
+    with torch.no_grad(), _Watch() as watch, contextlib.suppress(Exception):  # torch.cond may not run under a mode
+        module(*tensors)
+    return watch.overlap
+
+
+def computes_empty(module: torch.nn.Module, tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether a tensor without elements occurs, which Reshape cannot make before opset 14."""
+    with torch.no_grad(), _Watch() as watch:
+        module(*tensors)
+    return watch.empty
+
+
+class _Watch(TorchDispatchMode):
+    """Notes writes into tensors with elements that share memory, and results without elements."""
+
+    overlap = empty = False
+    supports_higher_order_operators = True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        schema = func._schema.arguments if isinstance(func, torch._ops.OpOverload) else ()  # torch.cond has none
+        for argument, value in zip(schema, args, strict=False):
+            if argument.alias_info is not None and argument.alias_info.is_write and isinstance(value, torch.Tensor):
+                self.overlap |= _overlaps(value)
+        result = func(*args, **(kwargs or {}))
+        self.empty |= any(isinstance(x, torch.Tensor) and not x.numel() for x in pytree.tree_leaves(result))
+        return result
+
+
+def _overlaps(x: torch.Tensor) -> bool:
+    places = torch.zeros((), dtype=torch.int64)
+    for size, step in zip(x.shape, x.stride(), strict=True):
+        places = places.unsqueeze(-1) + torch.arange(size) * step
+    return places.unique().numel() < places.numel()
 
 
 def leaves(results: Any) -> list[torch.Tensor]:
