@@ -163,7 +163,7 @@ def choices(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, i: torch.Tensor) 
 def choices_of_truth(c: torch.Tensor, a: torch.Tensor) -> Results:
     p = a > 0
     numbers = torch.where(c, p, True), torch.where(c, p, False), torch.where(c, True, p), torch.where(c, False, p)
-    return (*numbers, torch.where(c, p, ~p), p.masked_fill(c, True), p.masked_fill(c, False))
+    return (*numbers, torch.where(c, p, ~p), p.masked_fill(c, True), p.masked_fill(c, False), p.masked_fill(c, 0.5))
 
 
 def masked(a: torch.Tensor, mask: torch.Tensor, i: torch.Tensor, value: torch.Tensor) -> Results:

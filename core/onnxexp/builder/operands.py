@@ -114,7 +114,7 @@ def constant(op: GraphBuilder, value: Any, dtype: torch.dtype | None) -> Tensor:
     if isinstance(value, float) and dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
         if dtype != torch.bool and not value.is_integer():
             raise LoweringError(f"the number {value} does not fit into {dtype}; cast the other operand first")
-        value = int(value)
+        value = bool(value) if dtype == torch.bool else int(value)
     if dtype is None:
         dtype = torch.int64 if isinstance(value, (list, tuple)) and not value else None
         if isinstance(value, (bool, int, float)):

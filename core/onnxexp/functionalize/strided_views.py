@@ -47,6 +47,9 @@ def rebase_strided_views(graph: Graph) -> None:
 
 def _rebase(node: Node, made: dict[Value, Node], contiguous: set[Value]) -> None:
     views, base, given = list[tuple[Node, Value]](), node.args[0], node.args[-1]
+    if given is None and packet(node.op) != "aten::as_strided_scatter" and all(size == 1 for size in node.args[1]):
+        node.args[-1] = 0  # the first element, in any layout
+        return
     while (maker := made.get(base)) is not None:
         known, written = facts(maker.op), dict(results(maker))[base]
         source = written if written is not None else known.viewed
