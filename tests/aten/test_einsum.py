@@ -33,7 +33,8 @@ def test_products(check):
 
 @cases(
     case("...ij,jk", r(2, 2, 3), r(3, 4), dynamic={0: [0]}, emits={"Einsum"}),
-    case("i,j->ij", r(2), r(3), dynamic={0: [0]}),
+    case("i,j->ij", r(2), r(3), dynamic={0: [0]}, emits={"Unsqueeze", "Mul"}),
+    case("...i,...j->...ij", r(3, 2), r(3, 4), dynamic={0: [0], 1: [0]}, emits={"Unsqueeze", "Mul"}),
     case("ii->i", r(3, 3), opsets=(12, 20)),
     case("ij->ji", r(3, 2), dynamic={0: [0]}),
     case("ij->", r(3, 2)),

@@ -30,6 +30,12 @@ def by_product(x: Tensor) -> Tensor:
     return x * 2 if x.shape[0] * x.shape[1] == 30 else x * 3
 
 
+def by_broadcasting(x: Tensor) -> Tensor:
+    """Two rows and one in the example, as many of both at most other sizes."""
+    first, second, _ = x.tensor_split(3)
+    return first * second
+
+
 def of_each(x: Tensor) -> Tensor:
     total = x.sum()
     for part in x.split(4):
@@ -70,6 +76,17 @@ def test_a_frozen_axis_is_refused(model: Callable[..., Any], shape: tuple[int, .
         if capture == "export":
             message = rf"fixes a size that is computed from a dynamic axis: {re.escape(condition)} \(File .*; cure: "
             assert re.search(message, str(caught.value)), caught.value
+
+
+def test_sizes_that_broadcast_in_the_example_only() -> None:
+    """torch.export takes them for equal, as they are in a larger example: such a file failed on the user's own."""
+    x = torch.randn(4, 3)
+    with pytest.raises(CaptureError, match=r"computed from a dynamic axis: \(x_dim_0 \+ 1\)//3 == 1 \(File "):
+        export(by_broadcasting, (x,), dynamic_axes={"x": [0]}, capture="export")
+    program = export(by_broadcasting, (x,), dynamic_axes={"x": [0]}, capture="trace")
+    for size in (4, 5, 6, 9):
+        x = torch.randn(size, 3)
+        torch.testing.assert_close(program(x), by_broadcasting(x))
 
 
 @pytest.mark.parametrize("capture", ["export", "trace"])

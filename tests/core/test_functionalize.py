@@ -62,6 +62,7 @@ DYNAMIC: dict[str, Fn] = {
     "compare": CASES["compare_in_place"][0],
     "copy": lambda x: torch.zeros(x.shape[0], 4).copy_(x[:1]) + torch.zeros_like(x).copy_(x),
     "first": lambda x: ((z := x.t()[1:] + 0).as_strided((1,), (1,)).fill_(3), z, (x * 1).t()[:, 1:].as_strided((1, 1), (5, 7))),
+    "windows of one": lambda x: ((z := x * 1).unfold(0, 1, 2).mul_(3), z.unfold(1, 1, 1)[:, 0].add_(1), z),
     "columns": lambda x: (x[:, 1:] * 2).flatten()[:3].zero_(),
     "rows": lambda x: (x * 1).view(-1, 2, 2)[1:].mul_(2).flatten(),
 }

@@ -25,11 +25,20 @@ def eager(module: torch.nn.Module, tensors: Sequence[torch.Tensor]) -> list[torc
 
 def accepts(module: torch.nn.Module, tensors: Sequence[torch.Tensor]) -> bool:
     """Whether eager runs the module on these inputs."""
+    checks = torch.nn.modules.module.register_module_forward_pre_hook(_check_features)
     try:
         eager(module, tensors)
     except Exception:  # noqa: BLE001 - a module may refuse inputs by any exception
         return False
+    finally:
+        checks.remove()
     return True
+
+
+def _check_features(module: torch.nn.Module, args: tuple[Any, ...]) -> None:
+    """Refuse a packed sequence with other features than a recurrent layer has: torch reads memory outside of it."""
+    if isinstance(module, torch.nn.RNNBase) and isinstance(args[0], torch.nn.utils.rnn.PackedSequence):
+        assert args[0].data.shape[-1] == module.input_size
 
 
 def is_undefined(module: torch.nn.Module, tensors: Sequence[torch.Tensor], scripted: bool) -> bool:

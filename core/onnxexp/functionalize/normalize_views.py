@@ -265,6 +265,18 @@ def _einsum(call: ViewCall) -> Place:
     return call.memory.child(ref, View("aten::permute", (dims,)), call.node.outputs[0], call.node.where)
 
 
+def _unfold(call: ViewCall) -> Place:
+    """Handle windows; those of one element are a slice, which can be written back."""
+    dim, size, step = call.args[1:]
+    if size != 1 or not call.ref.type.sizes or call.output.sizes is None:
+        return _view(call)
+    sizes = call.output.sizes[:-1]
+    elements = call.emit.value(call.ref.name, TensorType(call.ref.type.dtype, sizes))
+    taken = View("aten::slice.Tensor", (call.dim(dim), 0, END, step))
+    ref = call.ref if step == 1 else call.memory.child(call.ref, taken, elements, call.node.where)
+    return call.memory.child(ref, View("aten::unsqueeze", (len(sizes),)), call.node.outputs[0], call.node.where)
+
+
 def _view_dtype(call: ViewCall) -> Place:
     """Handle ``view`` with sizes, or with a dtype, which cannot be written back."""
     return _shape(call) if call.node.op == "aten::view" else _view(call)
@@ -293,7 +305,7 @@ def _are_apart(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
 _HANDLERS: dict[Callable[[ViewCall], Place | list[Place]], str] = {
     (lambda call: call.ref): "alias detach positive lift_fresh resolve_neg _fw_primal cpu",
     _shape: "view_as _unsafe_view expand expand_as broadcast_to atleast_1d atleast_2d atleast_3d",
-    _view: "numpy_T imag view_as_real view_as_complex unfold unflatten movedim moveaxis",
+    _view: "numpy_T imag view_as_real view_as_complex unflatten movedim moveaxis",
     _view_dtype: "view",
     _maybe_copy: "reshape reshape_as flatten ravel",
     _contiguous: "contiguous",
@@ -316,6 +328,7 @@ _HANDLERS: dict[Callable[[ViewCall], Place | list[Place]], str] = {
     _permute: "permute",
     _unsqueeze: "unsqueeze",
     _squeeze: "squeeze",
+    _unfold: "unfold",
     _conjugate: "conj _conj resolve_conj conj_physical",
     _real: "real",
     _einsum: "einsum",

@@ -75,5 +75,8 @@ def _own_sizes(program: ExportedProgram, spec: DynamicSpec) -> _Sizes:
 
 def holds_at_example(program: ExportedProgram, spec: DynamicSpec) -> bool:
     """Whether a program is right at the sizes of the user's example."""
-    own = _own_sizes(program, spec)
-    return not any(expr.xreplace(own) is sympy.false for expr in conditions(program, spec, known=True))
+    own, env = _own_sizes(program, spec), shape_env(program)
+    # torch takes sizes that broadcast for equal, which one of them may not be in the example
+    equal = (guard.expr for guard in env.guards if isinstance(guard.expr, sympy.Eq))
+    broadcast = (expr for expr in equal if all(side.free_symbols for side in expr.args))
+    return not any(expr.xreplace(own) is sympy.false for expr in (*conditions(program, spec, known=True), *broadcast))

@@ -77,7 +77,7 @@ def _letters(op: Builder, equation: str, tensors: Sequence[Tensor]) -> tuple[lis
 def _matmul(op: Builder, tensors: Sequence[Tensor], terms: Sequence[str], result: str, *, flatten: bool) -> Tensor | None:
     """Contract two tensors with MatMul.
 
-    Without `flatten`, returns None where this takes a reshape or a separate sum.
+    Without `flatten`, returns None where this takes a reshape or a separate sum. A product without a sum is a Mul.
     """
     (a, b), (left, right) = tensors, terms
     common = "".join(letter for letter in left if letter in right)
@@ -86,7 +86,9 @@ def _matmul(op: Builder, tensors: Sequence[Tensor], terms: Sequence[str], result
     rows = "".join(letter for letter in result if letter in left and letter not in common)
     columns = "".join(letter for letter in result if letter in right and letter not in common)
     alone = [letter for letter in left + right if letter not in common and letter not in result]
-    if alone or not over or _broadcasts(op, tensors, terms, over):
+    if not alone and not over:
+        return _spread(op, tensors, terms, result)  # a product without a sum
+    if alone or _broadcasts(op, tensors, terms, over):
         return _spread(op, tensors, terms, result) if flatten else None
     if max(map(len, (over, rows, columns))) > 1:
         return _flattened(op, _expanded(op, tensors, terms), terms, result, (batch, over, rows, columns)) if flatten else None
