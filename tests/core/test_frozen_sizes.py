@@ -78,6 +78,19 @@ def test_a_frozen_axis_is_refused(model: Callable[..., Any], shape: tuple[int, .
             assert re.search(message, str(caught.value)), caught.value
 
 
+@pytest.mark.parametrize("part", [0, 1, 2])
+def test_pieces_of_one_element_in_the_example(part: int) -> None:
+    """torch fixes the axis at 2 columns; also twice as many have pieces of one, and three times as many have none."""
+
+    def model(x: Tensor) -> Tensor:
+        return x.tensor_split(3, -1)[part] * 2
+
+    program = export(model, (torch.randn(2, 2),), dynamic_axes={"x": [1]}, capture="export")
+    for size in (2, 3, 4, 6, 7):
+        x = torch.randn(2, size)
+        torch.testing.assert_close(program(x), model(x))
+
+
 def test_sizes_that_broadcast_in_the_example_only() -> None:
     """torch.export takes them for equal, as they are in a larger example: such a file failed on the user's own."""
     x = torch.randn(4, 3)

@@ -139,19 +139,33 @@ def _export_larger(
     try:
         program = _export_example(model, args, kwargs, spec, training)
     except CaptureRefused as refused:
-        for _, larger_args, larger_kwargs in [] if refused.everywhere else list(other_examples(args, kwargs, spec))[-1:]:
+        for _, larger, larger_kwargs in [] if refused.everywhere else list(other_examples(args, kwargs, spec))[-1:]:
             with contextlib.suppress(CaptureError):
-                program = _export_example(model, larger_args, larger_kwargs, spec, training)
-                if holds_at_example(program, spec):
-                    return program
+                program = _export_example(model, larger, larger_kwargs, spec, training)
+                found = _export_at_larger_sizes(program, model, larger, larger_kwargs, spec, training)
+                if found is not None or holds_at_example(program, spec):
+                    return found or program
         raise
-    sizes = larger_sizes(program, spec)
-    if sizes:
-        with contextlib.suppress(CaptureError):  # the model may refuse these sizes
+    return _export_at_larger_sizes(program, model, args, kwargs, spec, training) or program
+
+
+def _export_at_larger_sizes(
+    program: ExportedProgram,
+    model: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    spec: DynamicSpec,
+    training: TrainingMode,
+) -> ExportedProgram | None:
+    """Run torch.export at the sizes that `larger_sizes` finds for a program.
+
+    None if there are none, if the model refuses them, or if the result is not right at the user's.
+    """
+    if sizes := larger_sizes(program, spec):
+        with contextlib.suppress(CaptureError):
             again = _export_example(model, *with_sizes(args, kwargs, sizes), spec, training)
-            if holds_at_example(again, spec):
-                return again
-    return program
+            return again if holds_at_example(again, spec) else None
+    return None
 
 
 def _export_example(
