@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from onnxexp.testing import Case
 from onnxexp.testing.case import CaseRow
 from tests.older_releases import pytest_runtest_makereport, skip_faults  # noqa: F401 - one is a hook
 
+gc.set_threshold(50_000, 20, 100)  # a full collection visits a million objects of torch, and finds nothing
 NEWEST = onnx.defs.onnx_opset_version()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import os
 import pickle
@@ -15,6 +16,7 @@ from typing import Any
 import torch
 
 import onnxexp
+from onnxexp.plugins.discovery import discover
 
 __all__ = ["in_child", "preload"]
 
@@ -44,6 +46,8 @@ def preload() -> None:
     for name in in_child(_imported_by_exports):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    discover()
+    gc.disable()  # a collection in a child would copy all memory of this process
 
 
 def _imported_by_exports() -> list[str]:

@@ -47,8 +47,7 @@ def warm(frontends: Sequence[str] = FRONTENDS) -> None:
         exported("onnxexp", program, load(program)(), program.tensors())
     for module in ("onnxruntime", "onnx.reference", "torch.onnx"):
         __import__(module)
-    gc.collect()
-    gc.freeze()  # a collection in a child would copy every page of this process
+    gc.disable()  # a collection in a child would copy every page of this process
 
 
 class Campaign:

@@ -66,7 +66,7 @@ def is_rounding(
     if actual.shape == expected.shape and bool((_distance(actual, expected) <= _floor(expected)).all()):
         return True
     reach = torch.zeros(expected.shape, dtype=torch.float64)
-    for seed in range(6):
+    for seed in range(16):
         with _Rounding(seed) if seed % 2 else contextlib.nullcontext():
             other = _results(make, [_perturbed(x, seed) for x in tensors], number)
         if other is None:  # eager may refuse the changed values, and torch.while_loop a second kind of call

@@ -23,13 +23,25 @@ from .running import accepts, computes_empty, eager, is_undefined, run_model, ru
 
 __all__ = ["FAILURES", "Result", "cause_of", "judge"]
 
-FAILURES = ("wrong value", "wrong shape", "wrong dtype", "wrong outputs", "invalid", "run", "crash", "hang", "state", "error")
+FAILURES = (
+    "wrong value",
+    "wrong shape",
+    "wrong dtype",
+    "wrong outputs",
+    "optimized",
+    "invalid",
+    "run",
+    "crash",
+    "hang",
+    "state",
+    "error",
+)
 """The failing outcomes. The others:
 
 "pass"; "refused", an error of onnxexp; "opset", one that names the opset as the reason; "fixed", a refused axis that eager itself
 accepts at the example's size only; "eager", a program that eager refuses, or leaves undefined; "rounding", a result as good as
-eager's; "warned", wrong at sizes that the export has excluded; "runtime", right in the reference evaluator or without
-optimisations.
+eager's; "warned", wrong at sizes that the export has excluded; "runtime", right in the reference evaluator, or at a size of 0
+without optimisations. "optimized" fails: it is right without ONNX Runtime's optimisations only.
 """
 
 _FIRST_WITH_EMPTY = 14
@@ -167,7 +179,7 @@ class _Judge:
         except Exception:  # noqa: BLE001 - a module may refuse sizes by any exception
             return None
         problem = self._at(found, sizes, expected)
-        if problem is None or problem.outcome in ("rounding", "runtime"):
+        if problem is None or problem.outcome == "rounding":
             return problem
         if self.program.opset < _FIRST_WITH_EMPTY and computes_empty(self.make(), self.program.tensors(sizes)):
             return None
@@ -209,8 +221,8 @@ class _Judge:
                 if is_rounding(self.make, self.program.tensors(sizes), *pair, number):
                     return _Verdict("rounding", detail, where)
         assert problem is not None
-        outcome = "runtime" if self._is_right_elsewhere(found.model, sizes, expected) else problem[0]
-        return _Verdict(outcome, f"{problem[0]}: {problem[1]}" if outcome == "runtime" else problem[1], where)
+        elsewhere = self._outcome_elsewhere(found.model, sizes, expected)
+        return _Verdict(elsewhere or problem[0], f"{problem[0]}: {problem[1]}" if elsewhere else problem[1], where)
 
     def _run(self, model: onnx.ModelProto, sizes: Mapping[str, int], *, optimised: bool = True) -> list[torch.Tensor]:
         """Run a model: in a process of its own at a size of 0, where some of ONNX Runtime's kernels end the process."""
@@ -220,18 +232,19 @@ class _Judge:
         found: list[torch.Tensor] = in_child(lambda: run_model(model, inputs, optimised=optimised), _PATIENCE)
         return found
 
-    def _is_right_elsewhere(self, model: onnx.ModelProto, sizes: Mapping[str, int], expected: Sequence[torch.Tensor]) -> bool:
-        """Whether another evaluation of the same file agrees with eager."""
-        for run in (
-            lambda: self._run(model, sizes, optimised=False),
-            lambda: run_reference(model, self._inputs(sizes)),
+    def _outcome_elsewhere(self, model: onnx.ModelProto, sizes: Mapping[str, int], expected: Sequence[torch.Tensor]) -> str:
+        """The outcome if another evaluation of the same file agrees with eager, else ""."""
+        without = "runtime" if 0 in sizes.values() else "optimized"
+        for outcome, run in (
+            (without, lambda: self._run(model, sizes, optimised=False)),
+            ("runtime", lambda: run_reference(model, self._inputs(sizes))),
         ):
             try:
                 if compared(expected, run()) is None:
-                    return True
+                    return outcome
             except Exception:  # noqa: BLE001, S112 - this evaluation fails as well
                 continue
-        return False
+        return ""
 
 
 def _declared(model: onnx.ModelProto, inputs: Mapping[str, torch.Tensor]) -> bool:

@@ -14,7 +14,7 @@ from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.kernel_dtypes import compute
 from onnxexp_aten.support.tensor_sizes import size_at, sizes_of, with_shape
 from onnxexp_aten.support.type_promotion import promote
-from onnxexp_aten.support.view_nodes import permuted, reshaped, swapped, unsqueezed
+from onnxexp_aten.support.view_nodes import permuted, reshaped, squeezed, swapped, unsqueezed
 
 __all__ = ["linear", "product", "table"]
 
@@ -33,6 +33,8 @@ def product(op: Builder, a: Tensor, b: Tensor) -> Tensor:
         return op.cast(product(op, op.cast(a, torch.int32), op.cast(b, torch.int32)), a.dtype)
     if a.dtype.is_complex:
         op.decline("complex numbers are not supported")
+    if b.rank == 1 and (a.rank or 0) > 1:  # ONNX Runtime joins a Transpose with this MatMul, and computes another product
+        return squeezed(op, op.MatMul(a, unsqueezed(op, b, [1])), [(a.rank or 0) - 1])
     return op.MatMul(a, b)
 
 
