@@ -16,10 +16,10 @@ from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.filled_tensors import out_dtype
 from onnxexp_aten.linalg.matmul import product
 from onnxexp_aten.support.arguments import rank_of
-from onnxexp_aten.support.kernel_dtypes import has_operator
+from onnxexp_aten.support.kernel_dtypes import compute, has_operator
 from onnxexp_aten.support.tensor_sizes import size_at, vector, with_shape
 from onnxexp_aten.support.type_promotion import promote
-from onnxexp_aten.support.view_nodes import permuted, unsqueezed
+from onnxexp_aten.support.view_nodes import permuted, swapped, unsqueezed
 
 __all__ = ["table"]
 
@@ -46,6 +46,21 @@ def einsum(op: Builder, equation: str, tensors: list[Tensor], path: Any) -> Tens
     compute = dtype if dtype in _EINSUM_DTYPES else torch.float32 if dtype.is_floating_point else torch.int32
     written = op.Einsum(*(op.cast(tensor, compute) for tensor in tensors), equation=f"{','.join(terms)}->{result}")
     return op.cast(written, dtype)
+
+
+@table("inner")
+def inner(op: Builder, self: Tensor, other: Tensor) -> Tensor:
+    """inner(Tensor self, Tensor other) -> Tensor"""
+    left, right = rank_of(op, self), rank_of(op, other)
+    if not left or not right:
+        return compute(op, "Mul", self, other)
+    if right <= 2:
+        return product(op, self, other if right == 1 else swapped(op, other, 0, 1))
+    letters = string.ascii_lowercase
+    one, two, over = letters[: left - 1], letters[left - 1 : left + right - 2], letters[left + right - 2]
+    made = _matmul(op, [self, other], [one + over, two + over], one + two, flatten=True)
+    assert made is not None
+    return made
 
 
 def _letters(op: Builder, equation: str, tensors: Sequence[Tensor]) -> tuple[list[str], str]:

@@ -113,16 +113,6 @@ def cross(op: Builder, self: Tensor, other: Tensor, dim: int | None) -> Tensor:
     return linalg_cross(op, self, other, self.shape.index(3))
 
 
-@table("inner")
-def inner(op: Builder, self: Tensor, other: Tensor) -> Tensor:
-    """inner(Tensor self, Tensor other) -> Tensor"""
-    if self.rank == 0 or other.rank == 0:
-        return compute(op, "Mul", self, other)
-    if rank_of(op, other) > 2:
-        op.decline("the second tensor has more than two dimensions")
-    return product(op, self, other if other.rank == 1 else swapped(op, other, 0, 1))
-
-
 # Products with something added
 
 
