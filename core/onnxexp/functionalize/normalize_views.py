@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -284,22 +284,7 @@ def _view_dtype(call: ViewCall) -> Place:
 
 def _as_strided(call: ViewCall) -> Place:
     """Handle a view by strides of a whole contiguous tensor; see `strided_views`."""
-    sizes, strides, _ = call.args[1:]
-    return _view(call) if call.ref.parent is None and _are_apart(sizes, strides) else Sharing.UNKNOWN
-
-
-def _are_apart(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
-    """Whether all elements of a view by strides are certainly apart in memory."""
-    if not all(isinstance(stride, int) for stride in strides):
-        return False
-    last: Any = 0  # the last element that the smaller strides reach; None where a size is not known
-    for stride, size in sorted(zip(strides, sizes, strict=True), key=lambda axis: int(axis[0])):
-        if isinstance(size, int) and size <= 1:
-            continue
-        if last is None or stride <= last:
-            return False
-        last = last + (size - 1) * stride if isinstance(size, int) else None
-    return True
+    return _view(call) if call.ref.parent is None else Sharing.UNKNOWN
 
 
 _HANDLERS: dict[Callable[[ViewCall], Place | list[Place]], str] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from onnxexp.functionalize.emit import Emitter
@@ -129,7 +129,23 @@ def can_write(ref: Ref, uniform: bool) -> bool:
     Only one number (`uniform`) can be written through an expanded view.
     """
     undo = _WRITE_BACK.get(ref.view.op) if ref.view is not None else None
+    if ref.view is not None and ref.view.op == "aten::as_strided" and not uniform and not _are_apart(*ref.view.args[:2]):
+        return False  # one write changes several elements
     return undo is not None and (uniform or undo is not _Writing.expand)
+
+
+def _are_apart(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
+    """Whether all elements of a view by strides are certainly apart in memory."""
+    if not all(isinstance(stride, int) for stride in strides):
+        return False
+    last: Any = 0  # the last element that the smaller strides reach; None where a size is not known
+    for stride, size in sorted(zip(strides, sizes, strict=True), key=lambda axis: int(axis[0])):
+        if isinstance(size, int) and size <= 1:
+            continue
+        if last is None or stride <= last:
+            return False
+        last = last + (size - 1) * stride if isinstance(size, int) else None
+    return True
 
 
 def is_part(ref: Ref) -> bool:
