@@ -135,6 +135,8 @@ class _Rounding(TorchDispatchMode):
 
 
 def _perturbed(x: torch.Tensor, seed: int, terms: float = 0.0) -> torch.Tensor:
+    if x.is_complex():
+        return torch.view_as_complex(_perturbed(torch.view_as_real(x.resolve_conj()), seed, terms))
     step = _STEP.get(x.dtype)
     if step is None:
         return x.clone()

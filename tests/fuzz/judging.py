@@ -179,8 +179,10 @@ class _Judge:
         except Exception:  # noqa: BLE001 - a module may refuse sizes by any exception
             return None
         problem = self._at(found, sizes, expected)
-        if problem is None or problem.outcome == "rounding":
+        if problem is None or problem.outcome in ("rounding", "runtime"):
             return problem
+        if "out of data bounds" in problem.detail and computes_empty(self.make(), self.program.tensors(sizes)):
+            return _Verdict("runtime", problem.detail, str(dict(sizes)))  # eager checks no index of an empty selection
         if self.program.opset < _FIRST_WITH_EMPTY and computes_empty(self.make(), self.program.tensors(sizes)):
             return None
         if 0 in sizes.values() and not self._accepts_others():

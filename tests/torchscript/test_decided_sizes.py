@@ -60,6 +60,7 @@ def test_a_condition_is_decided_for_each_call(model: Model) -> None:
         (lambda x: torch.unsafe_split(x, 4), "unsafe_split.Tensor", 2, (5, 7, 8)),
         (lambda x: x.chunk(3), "chunk", 3, (3, 5, 7, 8, 20)),
         (lambda x: torch.stack([part.sum() for part in x.chunk(3)]), "chunk", 3, (5, 8, 13)),
+        (lambda x: torch.stack([part.sum() for part in x.split(3)[0].chunk(2)]), "chunk", 2, (2, 5, 8)),
     ],
 )
 def test_pieces_are_as_many_as_in_the_example(model: Model, op: str, count: int, sizes: Sequence[int]) -> None:
@@ -126,6 +127,21 @@ def test_a_kernel_that_fixes_a_size_does_not_fix_a_number() -> None:
     program, warned = traced(model)
     assert warned == []
     assert_right(program, model, (2, 5, 8, 13))
+
+
+def test_a_size_does_not_widen_a_scalar_tensor() -> None:
+    """A trace records the size as an int64 tensor, and the result as int64; eager promotes a Python number."""
+
+    def model(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        first = x[0, 0].int()
+        return first % x.shape[0], first + x.shape[1], first.half() / x.shape[0], x[first % x.shape[0]]
+
+    program, warned = traced(model)
+    assert warned == []
+    for size in (8, 5):
+        x = torch.randn(size, 4)
+        for given, expected in zip(program(x), model(x), strict=True):
+            torch.testing.assert_close(given, expected)
 
 
 def test_what_is_harmless() -> None:

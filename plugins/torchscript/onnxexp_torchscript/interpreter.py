@@ -225,7 +225,7 @@ class Interpreter:
                 return result
         other = self.tables.rewrites.get(name, name)
         name, args = (other, args) if isinstance(other, str) else other(self, name, args)
-        return self.emit(name, args, node)
+        return self.emit(name, args, None if python_numbers.meets_scalars(args) else node)
 
     def emit(self, name: str, args: Sequence[Any], node: Any = None) -> Any:
         """Emit a call of a torch operator; return its value, or the list of its values.

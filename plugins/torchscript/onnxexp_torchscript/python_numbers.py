@@ -22,7 +22,7 @@ _SYMBOLIC: Any = torch
 
 __all__ = [
     "Number", "Writer", "as_tensor", "compute", "computes", "wrap", "is_number", "kind_of_result", "known", "maximum",
-    "minimum", "unwrap",
+    "meets_scalars", "minimum", "unwrap",
 ]  # fmt: skip
 
 
@@ -50,6 +50,15 @@ class Number:
 
     def __repr__(self) -> str:
         return f"Number({self.value!r})"
+
+
+def meets_scalars(args: Sequence[Any]) -> bool:
+    """Whether numbers meet 0-d tensors only.
+
+    A trace has such numbers as tensors, and records a wider dtype than eager's.
+    """
+    tensors = [arg.type.sizes for arg in args if isinstance(arg, Value) and isinstance(arg.type, TensorType)]
+    return any(isinstance(arg, Number) for arg in args) and bool(tensors) and not any(tensors)
 
 
 def is_number(arg: Any) -> bool:

@@ -99,6 +99,8 @@ def halved(interpreter: Interpreter, tensor: Any, chunks: Any, dim: Any = 0) -> 
     fake = _fake(interpreter, tensor)
     if fake is not None and chunks == 2 and has_halves(interpreter, tensor, dim):
         _record_kept(interpreter, fake, [dim % fake.dim()])
+    elif fake is not None and chunks == 2 and interpreter.traced and _hint(fake.shape[dim]) is None:
+        interpreter.kept[f"aten::chunk gives as many pieces as for the example, 2, at {interpreter.where}"] = None
     return NotImplemented
 
 
