@@ -126,7 +126,10 @@ class _Rounding(TorchDispatchMode):
         given = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
         stored = {x.untyped_storage().data_ptr() for x in given}
         sums = any(part in str(func) for part in _SUMS)
-        terms = max((float(x.double().abs().nan_to_num().max()) for x in given if sums and x.numel()), default=0.0)
+        terms = max(
+            (float((x.abs() if x.is_complex() else x).double().abs().nan_to_num().max()) for x in given if sums and x.numel()),
+            default=0.0,
+        )
 
         def changed(x: torch.Tensor) -> torch.Tensor:
             return x if x.untyped_storage().data_ptr() in stored else _perturbed(x, self.seed, terms)
