@@ -131,12 +131,14 @@ class Graph:
         outputs: The results: values or Python constants (None, numbers, bool, str).
         nodes: The nodes in topological order.
         params: Tensors known at export (parameters, buffers and constants), by their value in the graph.
+        dropped: The nodes that the capture removed since nothing uses their results. Their sizes may still be in use.
     """
 
     inputs: list[Value] = dataclasses.field(default_factory=list)
     outputs: list[Any] = dataclasses.field(default_factory=list)
     nodes: list[Node] = dataclasses.field(default_factory=list)
     params: dict[Value, torch.Tensor] = dataclasses.field(default_factory=dict)
+    dropped: list[Node] = dataclasses.field(default_factory=list)
 
     def walk(self) -> Iterator[Node]:
         """Iterate over all nodes, including those of nested graphs."""

@@ -141,6 +141,25 @@ def test_a_tensor_of_the_length_of_a_slice_is_refused_at_size_zero(function: Any
     check(program, function)
 
 
+@pytest.mark.parametrize(
+    ("function", "restrictions"),
+    [
+        (lambda x: x[1:].shape[0], "n >= 1"),
+        (lambda x: x[:-2].shape[0] * 2, "n != 1; n >= 1"),
+        (lambda x: (x * 1, x.diff(dim=0).shape[0]), "n >= 1"),
+        (lambda x: x.shape[0] - 1, ""),
+    ],
+)
+def test_the_length_of_a_slice_that_nothing_reads(function: Any, restrictions: str) -> None:
+    """torch.export computes it as a number, which is negative where the slice is empty."""
+    program, told = exported(function, "export")
+    assert program.model.metadata_props.get("onnxexp.restrictions", "") == restrictions
+    assert bool(told) == ("n != 1" in restrictions)
+    for size in (2, 3, 7, *([0, 1] if not restrictions else [])):
+        x = torch.randn(size, 4, 3)
+        torch.testing.assert_close(program(x), function(x))
+
+
 @pytest.mark.parametrize("capture", ["export", "trace"])
 @pytest.mark.parametrize("opset", [14, 20])
 def test_an_empty_slice_of_an_axis_that_has_no_elements(opset: int, capture: str) -> None:

@@ -21,7 +21,7 @@ from onnxexp.functionalize.diagonals import fill_diagonals
 from onnxexp.functionalize.inplace_rewriter import Rewriter
 from onnxexp.functionalize.mutation import facts
 from onnxexp.functionalize.strided_views import rebase_strided_views
-from onnxexp.neutral_graph import Graph, Value, values_in
+from onnxexp.neutral_graph import Graph, Node, Value, values_in
 
 __all__ = ["drop_dead", "functionalize"]
 
@@ -47,18 +47,20 @@ def functionalize(graph: Graph) -> list[str]:
 def drop_dead(graph: Graph) -> None:
     """Remove unused nodes and parameters of a functional graph, in place."""
     used: set[Value] = set()
-    _sweep(graph, used)
+    _sweep(graph, used, graph.dropped)
     for value in graph.params.keys() - used:
         del graph.params[value]
 
 
-def _sweep(graph: Graph, used: set[Value]) -> None:
+def _sweep(graph: Graph, used: set[Value], dropped: list[Node]) -> None:
     used.update(values_in(graph.outputs))
     kept = []
     for node in reversed(graph.nodes):
         if not used.isdisjoint(node.outputs):
             for block in node.blocks:
-                _sweep(block, used)
+                _sweep(block, used, dropped)
             used.update(values_in(node.args))
             kept.append(node)
+        else:
+            dropped.append(node)
     graph.nodes[:] = reversed(kept)

@@ -8,6 +8,7 @@ restrictions of the program.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -28,13 +29,14 @@ _CURE = (
 
 @dataclasses.dataclass(frozen=True)
 class _Slice:
-    """A slice of an axis: its limits, and the sizes before and after it."""
+    """A slice of an axis: its limits, the sizes before and after it, and whether the length is a number of the program."""
 
     start: Any
     end: Any
     step: Any
     size: Any
     length: Any
+    counted: bool = False
 
 
 class FindSmallSlices:
@@ -90,16 +92,23 @@ def _is_right(sizes: InputSizes, found: _Slice, point: Sizes) -> bool:
     missing = sum(each is None for each in (found.start, found.end))
     if len(known) + missing < 5:
         return True
-    return len(range(*slice(*limits).indices(max(size or 0, 0)))) == max(length or 0, 0)
+    recorded = (length or 0) if found.counted else max(length or 0, 0)  # a tensor with a negative size has no elements
+    return len(range(*slice(*limits).indices(max(size or 0, 0)))) == recorded
 
 
 def _slices(graph: Graph, sizes: InputSizes) -> dict[_Slice, Node]:
-    """Return the slices that depend on dynamic sizes, each with its first node."""
+    """Return the slices that depend on dynamic sizes, each with its first node.
+
+    Those of a dropped node count if the length is in use: in ``x[1:].shape[0]`` nothing reads the slice.
+    """
     found: dict[_Slice, Node] = {}
-    for node in graph.walk():
+    values = (value for node in graph.walk() for value in node.outputs)
+    numbers = {value.type.expr for value in values if isinstance(value.type, ScalarType)}
+    for node, dropped in itertools.chain(zip(graph.walk(), itertools.repeat(False)), zip(graph.dropped, itertools.repeat(True))):
         for each in _of_node(node):
-            if sizes.names(*dataclasses.astuple(each)):
-                found.setdefault(each, node)
+            counted = each.length in numbers
+            if (counted or not dropped) and sizes.names(*dataclasses.astuple(each)):
+                found.setdefault(dataclasses.replace(each, counted=counted), node)
     return found
 
 
@@ -108,6 +117,9 @@ def _of_node(node: Node) -> Iterator[_Slice]:
         *_, dim, start, end, step = node.args
         cut = node.outputs[0] if node.op == _SLICES[0] else node.args[1]
         yield _Slice(_limit(start), _limit(end), _limit(step), _size(node.args[0], dim), _size(cut, dim))
+    elif node.op == "aten::diff" and node.args[3:] == [None, None]:  # as long as the slice without the first rows
+        whole, count, dim, *_ = node.args
+        yield _Slice(_limit(count), None, 1, _size(whole, dim), _size(node.outputs[0], dim))
     elif node.op in _SPLITS:
         whole, bounds = node.args[0], [None, *map(_limit, node.args[1]), None]
         dim = node.args[2] if len(node.args) > 2 else _axis(node.op, whole)
