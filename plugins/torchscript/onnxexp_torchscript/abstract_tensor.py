@@ -20,10 +20,12 @@ __all__ = [
     "to_fake",
     "harmless",
     "has_unknown",
+    "is_long",
     "is_unbacked",
     "key_of",
     "kind_of",
     "from_fake",
+    "repeatable",
     "same",
     "static_truth",
     "symbols_of",
@@ -37,21 +39,19 @@ UNKNOWN = object()
 class AbstractTensor:
     """An immutable dtype and shape; the sizes are ints and symbolic numbers."""
 
-    __slots__ = ("_fake", "_made", "dtype", "shape")
-    _generation = 0
+    __slots__ = ("_fake", "dtype", "shape")
 
     def __init__(self, dtype: torch.dtype, shape: Sequence[Any], fake: torch.Tensor | None = None) -> None:
         self.dtype = dtype
         self.shape = tuple(map(_plain, shape))
-        self._fake, self._made = fake, AbstractTensor._generation
+        self._fake = fake
 
-    @staticmethod
-    def forget_fakes(fixed: Sequence[Any]) -> None:
-        """Let `fake` make new ones where symbols were fixed.
+    def forget_fake(self) -> None:
+        """Let `fake` make a new one.
 
-        torch keeps a fake's number of elements, also after the symbols are restored.
+        torch keeps the number of elements of a fake, also after its symbols are restored.
         """
-        AbstractTensor._generation += bool(fixed)
+        self._fake = None
 
     def dim(self) -> int:
         """The rank."""
@@ -63,8 +63,8 @@ class AbstractTensor:
 
     def fake(self) -> torch.Tensor:
         """Return the fake tensor for torch's kernels, made once under the active mode."""
-        if self._fake is None or self._made != AbstractTensor._generation:
-            self._fake, self._made = torch.empty(self.shape, dtype=self.dtype), AbstractTensor._generation
+        if self._fake is None:
+            self._fake = torch.empty(self.shape, dtype=self.dtype)
         return self._fake
 
 
@@ -160,3 +160,19 @@ def is_unbacked(size: Any) -> bool:
     """Whether a size is a single unbacked symbol."""
     expr = size.node.expr if isinstance(size, torch.SymInt) else None
     return isinstance(expr, sympy.Symbol) and free_unbacked_symbols(expr) != set()
+
+
+def is_long(size: Any) -> bool:
+    """Whether a size is a rounded quotient or the like of input sizes."""
+    if not isinstance(size, torch.SymInt):
+        return False
+    expr = size.node.expr
+    return bool(expr.count_ops() > 2 and expr.atoms(sympy.Function) and not free_unbacked_symbols(expr))
+
+
+def repeatable(result: Any, fakes: list[Any]) -> bool:
+    """Whether all sizes of a result follow from the arguments."""
+    results = result if isinstance(result, (list, tuple)) else [result]
+    return all(isinstance(one, AbstractTensor) for one in results) and not free_unbacked_symbols(
+        list(symbols_of(results) - symbols_of(fakes))
+    )

@@ -15,7 +15,7 @@ import sympy  # type: ignore[import-untyped]
 import torch
 from torch._dynamo.source import ConstantSource
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, free_unbacked_symbols
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.utils._sympy.numbers import int_oo
 
 from onnxexp import CaptureError, ScalarType, TensorType, Value
@@ -37,11 +37,12 @@ from onnxexp_torchscript.abstract_tensor import (
     from_fake,
     harmless,
     has_unknown,
+    is_long,
     is_unbacked,
     key_of,
     kind_of,
+    repeatable,
     same,
-    symbols_of,
     to_fake,
 )
 from onnxexp_torchscript.call_probes import SizeProbe
@@ -204,7 +205,7 @@ class TypeInference:
         key = key_of(name, fakes)
         if key not in self._known:
             result = self.shortened(self._run(op, name, fakes, args, where, local))
-            if not _repeatable(result, fakes):
+            if not repeatable(result, fakes):
                 return result
             self._known[key] = result
         return self._known[key]
@@ -217,9 +218,9 @@ class TypeInference:
         """Replace long size expressions by symbols, which torch compares faster."""
         if isinstance(result, (list, tuple)):
             return [self.shortened(part) for part in result]
-        if not isinstance(result, AbstractTensor) or not any(map(_is_long, result.shape)):
+        if not isinstance(result, AbstractTensor) or not any(map(is_long, result.shape)):
             return result
-        return self.unbacked.tensor(result.dtype, [self._short(size) if _is_long(size) else size for size in result.shape])
+        return self.unbacked.tensor(result.dtype, [self._short(size) if is_long(size) else size for size in result.shape])
 
     def _short(self, size: Any) -> Any:
         expr = size.node.expr
@@ -245,13 +246,20 @@ class TypeInference:
             return self.unbacked.untied(result, before)
         after = snapshot(self.env)
         restore(self.env, before)
-        AbstractTensor.forget_fakes(fixed)
+        self._forget_fakes(fixed)
         tried = self._probe.result(op, name, fakes, args)
         if tried is UNKNOWN and fixed and not doubtful and not local:  # the call is allowed at this size only
             restore(self.env, after)
             self._fixed += [(symbol, where) for symbol in fixed]
             return result
         return tried
+
+    def _forget_fakes(self, fixed: Sequence[Any]) -> None:
+        """Drop torch's fakes, and what they gave, where symbols were fixed for a while."""
+        for fake in self._fakes.values() if fixed else ():
+            if isinstance(fake, AbstractTensor):
+                fake.forget_fake()
+        self._known = {} if fixed else self._known
 
     def call(self, op: torch._ops.OpOverload, name: str, abstracts: list[Any], args: Sequence[Any]) -> Any:
         """Run torch's kernel on fake tensors; the kernel's errors pass through."""
@@ -284,7 +292,7 @@ class TypeInference:
         tied = [symbol for symbol in self.env.replacements.keys() - before if symbol in self.env.backed_var_to_val]
         if tied:
             restore(self.env, {"replacements": {s: to for s, to in self.env.replacements.items() if s not in tied}})
-            AbstractTensor.forget_fakes(tied)
+            self._forget_fakes(tied)
 
     def joined(self, one: Any, other: Any) -> Any:
         """Create a fake that covers two tensors or two numbers, else UNKNOWN."""
@@ -382,19 +390,3 @@ class TypeInference:
                 continue
             if self.names.get(expr_of(size)) in automatic or not expr_of(size).is_Symbol:
                 self.names[expr_of(size)] = wanted.name
-
-
-def _is_long(size: Any) -> bool:
-    """Whether a size is a rounded quotient or the like of input sizes."""
-    if not isinstance(size, torch.SymInt):
-        return False
-    expr = size.node.expr
-    return bool(expr.count_ops() > 2 and expr.atoms(sympy.Function) and not free_unbacked_symbols(expr))
-
-
-def _repeatable(result: Any, fakes: list[Any]) -> bool:
-    """Whether all sizes of a result follow from the arguments."""
-    results = result if isinstance(result, (list, tuple)) else [result]
-    return all(isinstance(one, AbstractTensor) for one in results) and not free_unbacked_symbols(
-        list(symbols_of(results) - symbols_of(fakes))
-    )
