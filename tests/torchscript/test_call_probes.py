@@ -6,6 +6,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from onnxexp_torchscript.abstract_tensor import AbstractTensor
+from onnxexp_torchscript.call_probes import SizeProbe
+from onnxexp_torchscript.type_inference import TypeInference
+
 from .running import Program, programs
 
 BOTH = ("trace", "script")
@@ -143,3 +147,18 @@ def doubled_after_an_attempt(x: Tensor) -> Tensor:
 def test_a_size_fixed_by_a_kernel_after_another_has_fixed_it(run) -> None:
     """torch does not repeat what it has cached: the second call would fix the size without a trace."""
     assert isinstance(run().model.graph.outputs[0].shape[2].value, str)
+
+
+def test_sizes_that_the_trials_tie_have_no_name() -> None:
+    """Two sizes of unknown length have the first size's value in a trial: the result is none of the three."""
+    sizes = TypeInference()
+    rows = sizes._named("n", 6)
+    given = [sizes.unbacked.tensor(torch.float32, [None, 4]) for _ in range(2)]
+    probe = SizeProbe(sizes.call, sizes.unbacked, {})
+    fakes = [AbstractTensor(torch.float32, [rows, 4]), *given]
+    with sizes.mode:
+        made = probe.result(torch.ops.aten.cat.default, "aten::cat", [fakes[1:], 1], [None, None])
+        both = probe.result(torch.ops.aten.cat.default, "aten::cat", [fakes, 1], [None, None])
+    for result, columns in ((made, 8), (both, 12)):
+        assert result.shape[1] == columns
+        assert str(result.shape[0]) not in {str(fake.shape[0]) for fake in fakes}

@@ -62,8 +62,8 @@ class SizeProbe:
     def result(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
         """Infer a result from runs at several sizes, else UNKNOWN.
 
-        A size that is equal in all runs is that number; one that equals a size or number of the arguments in all runs is that
-        one; any other is unbacked.
+        A size that is equal in all runs is that number; one that equals a single size or number of the arguments in all runs is
+        that one; any other is unbacked.
         """
         for tied in (_distinct, _tied, _ones):
             trials = []
@@ -150,7 +150,10 @@ class SizeProbe:
             return None
         if len(set(found)) == 1:
             return found[0]
-        symbol = next((symbol for symbol in at[0] if [sizes[symbol] for sizes in at] == found), None)
+        equal = [symbol for symbol in at[0] if [sizes[symbol] for sizes in at] == found]
+        if len(equal) > 1 and any(map(free_unbacked_symbols, equal)):
+            return None  # they were tied in the trials
+        symbol = next(iter(equal), None)
         if symbol is None:
             return next((term for term in terms if [_at(term, sizes) for sizes in at] == found), None)
         hint = self._unbacked.env.backed_var_to_val.get(symbol)

@@ -85,7 +85,7 @@ def _converted(recording: Recording, spec: DynamicSpec, optional: bool, compare:
 
     Raises CaptureError for unsupported constructs, and if a requested dynamic axis came out static.
     """
-    sizes = TypeInference()
+    sizes = TypeInference(traced=recording.traced)
     interpreter = Interpreter(sizes, recording.places, TABLES, traced=recording.traced)
     graph = interpreter.root
     containers = ContainerInputs(sizes, optional)

@@ -70,7 +70,8 @@ class TypeInference:
         packed: The batches of packed sequences.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, traced: bool = False) -> None:
+        self._traced = traced  # a second trace, at other sizes, shows sizes that are not equal there
         self.env = ShapeEnv(specialize_zero_one=False, duck_shape=False)
         self.unbacked = UnbackedSizes(self.env)
         self.names: dict[sympy.Expr, str] = {}
@@ -243,7 +244,7 @@ class TypeInference:
         if doubtful and result is not UNKNOWN:
             doubtful = not self._probe.agrees(op, name, fakes, args, result)
         if result is not UNKNOWN and not doubtful and not fixed:
-            return self.unbacked.untied(result, before)
+            return result if self._traced else self.unbacked.untied(result, before)
         after = snapshot(self.env)
         restore(self.env, before)
         self._forget_fakes(fixed)
