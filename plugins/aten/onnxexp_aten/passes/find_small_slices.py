@@ -29,7 +29,10 @@ _CURE = (
 
 @dataclasses.dataclass(frozen=True)
 class _Slice:
-    """A slice of an axis: its limits, the sizes before and after it, and whether the length is a number of the program."""
+    """A slice of an axis: its limits, and the sizes before and after it.
+
+    `counted` is whether the length is a number of the program.
+    """
 
     start: Any
     end: Any
