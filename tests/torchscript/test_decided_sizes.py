@@ -113,7 +113,17 @@ class Strides(torch.nn.Module):
         return y.as_strided(y.shape, x.t().contiguous().stride()) * y.stride(0)
 
 
-@pytest.mark.parametrize("model", [LastPiece(), Halves(), Strides()], ids=lambda model: type(model).__name__)
+class Broadcast(torch.nn.Module):
+    """No tensor of the call has the size of the result, which is the larger one of the two."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        last = x.split(1, 0)[-1]
+        one = torch.broadcast_tensors(last, x)
+        other = torch.broadcast_tensors(x, last * 2, x[:, :1])
+        return one[0], other[1] + other[2]
+
+
+@pytest.mark.parametrize("model", [LastPiece(), Halves(), Strides(), Broadcast()], ids=lambda model: type(model).__name__)
 def test_lengths_that_a_script_knows_at_run_time_only(model: torch.nn.Module) -> None:
     scripted_and_right(model, (1, 2, 3, 6, 7))
 

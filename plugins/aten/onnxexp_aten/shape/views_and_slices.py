@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.indexing.select_index import select_slice
 from onnxexp_aten.support.arguments import axis_of, rank_of
-from onnxexp_aten.support.tensor_sizes import size_at, sizes_of, vector
+from onnxexp_aten.support.tensor_sizes import size_at, sizes_of, vector, with_shape
 from onnxexp_aten.support.view_nodes import END, expanded, permuted, reshaped, sliced, squeezed, swapped, unsqueezed
 
 __all__ = ["table"]
@@ -202,7 +203,11 @@ def broadcast_tensors(op: Builder, tensors: list[Tensor]) -> list[Tensor]:
     sizes = sizes_of(op)
     if sizes is None:
         raise op.error("the ranks must be known at export")
-    return [expanded(op, tensor, sizes, others=tensors) for tensor in tensors]
+    known = {size for tensor in tensors for size in tensor.shape or ()}
+    if all(isinstance(size, int) or size in known or op.size_of(size) is not None for size in sizes):
+        return [expanded(op, tensor, sizes, others=tensors) for tensor in tensors]
+    shape = op.Shape(functools.reduce(lambda one, other: op.Expand(one, op.Shape(other)), tensors))  # none has the result's size
+    return [with_shape(op.Expand(tensor, shape), sizes) for tensor in tensors]
 
 
 @table("repeat", "tile")
