@@ -259,6 +259,6 @@ def test_conditions_that_only_raise_or_warn(tmp_path: Path) -> None:
     for name, text, expected in (("messages", MESSAGES, True), ("branches", BRANCHES.replace("raise", "return"), False)):
         path = tmp_path / f"{name}.py"
         path.write_text(text)
-        starts = ("if", "elif", "assert", "torch._check", "z =", "for")
+        starts = ("if", "elif", "assert", "torch._check", "z =", "for", "    and", "    y =")
         lines = [number for number, line in enumerate(text.splitlines(), 1) if line.startswith(starts)]
         assert {line: only_raises_or_warns(str(path), line) for line in lines} == dict.fromkeys(lines, expected)

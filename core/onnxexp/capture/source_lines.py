@@ -57,6 +57,8 @@ _PLUGINS = re.compile(r"[\\/]onnxexp_\w+[\\/]")
 """Our plugins call the user's code during a capture; their frames are never the user's."""
 _SHOWN = 300
 """The number of characters shown of each end of a long message."""
+_CONDITION = 8
+"""The number of lines that a condition is taken to have at most."""
 _MESSAGES = {"warn", "warn_once", "warning", "warning_once", "info", "debug", "print"}
 _FAILS = "the model itself fails on the example inputs"
 _ROOT = re.compile(r"^(?:L\['self'\]\.?|L__self___?|_export_root\.?)")
@@ -132,22 +134,30 @@ def only_raises_or_warns(file: str, line: int) -> bool:
     code = code_line(file, line).code
     if code.startswith("assert ") or "_check(" in code:
         return True
-    body, has_else = _branch(linecache.getlines(file)[line - 1 :])
-    return bool(body) and (isinstance(body[-1], ast.Raise) or (not has_else and all(map(_warns, body))))
+    lines = linecache.getlines(file)
+    for start in range(line - 1, max(line - 1 - _CONDITION, -1), -1):  # the condition may have several lines
+        if "".join(lines[start : start + 1]).lstrip().startswith(("if ", "if(", "elif ")):
+            body, has_else = _branch(lines[start:], line - 1 - start)
+            return bool(body) and (isinstance(body[-1], ast.Raise) or (not has_else and all(map(_warns, body))))
+    return False
 
 
-def _branch(lines: Sequence[str]) -> tuple[list[ast.stmt], bool]:
-    """Return the statements of the first line's ``if``, and whether it has an else."""
+def _branch(lines: Sequence[str], place: int) -> tuple[list[ast.stmt], bool]:
+    """Return the statements of the first line's ``if``, and whether it has an else.
+
+    There are none where the line at `place` is not in its condition.
+    """
     indents = [len(line) - len(line.lstrip()) for line in lines]
     following = zip(lines[1:], indents[1:], strict=True)
     within = itertools.takewhile(lambda each: each[1] > indents[0] or each[0].lstrip()[:1] in ("", "#", ")"), following)
     block = [*lines[:1], *(line for line, _ in within)]
     try:
         [statement] = ast.parse(textwrap.dedent("".join(block)).removeprefix("el")).body
-    except (SyntaxError, ValueError):  # the first line is within a statement, or there is no source
+    except (SyntaxError, ValueError):  # the first line is within a statement
         return [], False
-    has_else = "".join(lines[len(block) : len(block) + 1]).lstrip().startswith(("else", "elif"))
-    return (statement.body, has_else) if isinstance(statement, ast.If) else ([], False)
+    if not isinstance(statement, ast.If) or place >= (statement.test.end_lineno or 0):
+        return [], False
+    return statement.body, "".join(lines[len(block) : len(block) + 1]).lstrip().startswith(("else", "elif"))
 
 
 def _warns(statement: ast.stmt) -> bool:

@@ -63,7 +63,9 @@ _OWN_LAYOUT = frozenset(
     upsample_linear1d upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_trilinear3d
     """.split()  # noqa: SIM905
 )
-"""Operators of `_IF_INPUTS_ARE` whose strides may be others without data; for the rest see tests/core/test_contiguity.py."""
+"""Operators of `_IF_INPUTS_ARE` whose strides may be others without data."""
+_AS_WITHOUT_DATA = _BY_LAYOUT | (_IF_INPUTS_ARE - _OWN_LAYOUT)
+"""Operators whose strides torch computes without data as with them: see tests/core/test_contiguity.py."""
 _GAPS = frozenset(
     {*_ALONG, *(f"aten::{name}" for name in ("hsplit", "vsplit", "dsplit", "unsqueeze", "squeeze", "alias", "detach"))}
 )
@@ -93,7 +95,7 @@ class Contiguity:
             self.values.update(node.outputs)
         else:
             name = packet(node.op)
-            if known.viewed is not None or known.pointwise or name in _BY_LAYOUT or name in _IF_INPUTS_ARE - _OWN_LAYOUT:
+            if known.viewed is not None or known.pointwise or name in _AS_WITHOUT_DATA:
                 self._visit_layout(node)
             if name in _GAPS and self._is_ordered(node.args[0]):
                 self._ordered.update(node.outputs)

@@ -27,21 +27,12 @@ _BY_PARTS = frozenset(
     """.split()  # noqa: SIM905
 )
 """Linear operators with real coefficients, applied to each part."""
-_WRITES = {
-    "aten::as_strided_scatter": (0, 1),
-    "aten::diagonal_scatter": (0, 1),
-    "aten::index_add": (0, 3),
-    "aten::index_copy": (0, 3),
-    "aten::index_fill": (0, 3),
-    "aten::index_put": (0, 2),
-    "aten::masked_fill": (0, 2),
-    "aten::masked_scatter": (0, 2),
-    "aten::scatter": (0, 3),
-    "aten::scatter_add": (0, 3),
-    "aten::select_scatter": (0, 1),
-    "aten::slice_scatter": (0, 1),
+_WRITTEN = {
+    **dict.fromkeys((f"aten::{name}_scatter" for name in ("as_strided", "diagonal", "select", "slice")), 1),
+    **dict.fromkeys((f"aten::{name}" for name in ("index_put", "masked_fill", "masked_scatter")), 2),
+    **dict.fromkeys((f"aten::{name}" for name in ("index_add", "index_copy", "index_fill", "scatter", "scatter_add")), 3),
 }
-"""Operators that write into a copy: the positions of the tensor, and of what is written, which may be real."""
+"""Operators that write into a copy of their first argument, and the position of what is written. Either may be real."""
 
 
 def lower_complex(op: Builder, node: Node) -> Any:
@@ -50,15 +41,17 @@ def lower_complex(op: Builder, node: Node) -> Any:
     Returns None for any other node, and where there is no rule.
     """
     symbolic, name = complex_aten.find(node.op, op.opset), node.op.partition(".")[0]
-    writes = _WRITES.get(name, ()) if "reduce" not in node.op else ()
-    if (symbolic is None and name not in _BY_PARTS and not writes) or not _has_complex(node):
+    written = _WRITTEN.get(name) if "reduce" not in node.op else None
+    if (symbolic is None and name not in _BY_PARTS and written is None) or not _has_complex(node):
         return None
     if symbolic is not None:
         return symbolic.function(op, *op.args)
     symbolic = aten.find(node.op, op.opset)
     if symbolic is None:
         return None
-    args = [_complex(op, arg) if place in writes else arg for place, arg in enumerate(op.args)]
+    args = list(op.args)
+    for place in () if written is None else (0, written):
+        args[place] = _complex(op, args[place])
     real, imag = (symbolic.function(op, *[_part(op, arg, which) for arg in args]) for which in ("real", "imag"))
     if isinstance(real, Tensor):
         return ComplexTensor(real, imag)

@@ -43,8 +43,8 @@ def einsum(op: Builder, equation: str, tensors: list[Tensor], path: Any) -> Tens
         return _chained(op, tensors, terms, result)
     tensors = _expanded(op, tensors, terms)  # ONNX's shape inference takes the first size of a letter
     dtype = tensors[0].dtype
-    compute = dtype if dtype in _EINSUM_DTYPES else torch.float32 if dtype.is_floating_point else torch.int32
-    written = op.Einsum(*(op.cast(tensor, compute) for tensor in tensors), equation=f"{','.join(terms)}->{result}")
+    wide = dtype if dtype in _EINSUM_DTYPES else torch.float32 if dtype.is_floating_point else torch.int32
+    written = op.Einsum(*(op.cast(tensor, wide) for tensor in tensors), equation=f"{','.join(terms)}->{result}")
     return op.cast(written, dtype)
 
 
