@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,24 +35,7 @@ from onnxexp.request.training_mode import TrainingMode
 __all__ = ["export"]
 
 
-@contextlib.contextmanager
-def _collect_new_garbage_only() -> Iterator[None]:
-    """Leave the objects that exist already out of garbage collections.
-
-    A process with torch and transformers has a million of them, and a collection visits each.
-    """
-    freeze = gc.isenabled() and not gc.get_freeze_count()  # else another export, or the user, froze them
-    if freeze:
-        gc.freeze()
-    try:
-        yield
-    finally:
-        if freeze:
-            gc.unfreeze()
-
-
 @refuse_unknown
-@_collect_new_garbage_only()
 def export(
     model: torch.nn.Module | torch.export.ExportedProgram | Callable[..., Any],
     args: Any = (),

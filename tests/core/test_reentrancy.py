@@ -218,21 +218,3 @@ def test_what_an_export_built_with_is_gone_when_it_is_done() -> None:
     finally:
         gc.enable()
     program.verify()
-
-
-def test_an_export_leaves_the_garbage_collector_as_it_was() -> None:
-    """Also one that fails, and where the user has frozen objects."""
-    x = torch.ones(2)
-    assert gc.get_freeze_count() == 0
-    export(lambda x: x + 1, (x,))
-    assert gc.get_freeze_count() == 0
-    gc.freeze()
-    try:
-        before = gc.get_freeze_count()
-        export(lambda x: x + 1, (x,))
-        assert gc.get_freeze_count() > before / 2  # some are gone since
-    finally:
-        gc.unfreeze()
-    with pytest.raises(UnsupportedOperators):
-        export(lambda x: torch.erfinv(x), (x,))
-    assert gc.get_freeze_count() == 0 and gc.isenabled()
