@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from torch.utils import _pytree as pytree
 
+import onnxexp
+from onnxexp.errors import CaptureError
 from onnxexp_torchscript.abstract_tensor import AbstractTensor
 from onnxexp_torchscript.jit_schemas import named
 from onnxexp_torchscript.shape_functions import infer_result
@@ -53,6 +56,9 @@ CALLS: list[tuple[str, tuple[Any, ...]]] = [
     *(("aten::reshape", (IMAGE, sizes)) for sizes in ([2, -1], [-1, 13, 10], [16, 130], [2, 8, 130], [2, 8, 13, 10], [-1])),
     ("aten::expand", (of(8, 1), [2, -1, 5], False)),
     ("aten::embedding", (of(9, 4), INTS, -1, False, False)),
+    ("aten::layer_norm", (of(2, 4, 9), [4, 9], None, None, 1e-5, True)),
+    ("aten::batch_norm", (of(2, 4, 9), of(4), of(4), of(4), of(4), False, 0.1, 1e-5, True)),
+    ("aten::group_norm", (of(2, 4, 9), 2, of(4), of(4), 1e-5, True)),
     ("aten::conv1d", (of(2, 4, 9), of(6, 2, 3), None, [2], [1], [1], 2)),
     ("aten::conv2d", (IMAGE, of(6, 8, 3, 2), None, [2, 1], [1], [2, 3], 1)),
     *(
@@ -120,3 +126,33 @@ def test_shortcut_says_what_torch_gives(name: str, args: tuple[Any, ...]) -> Non
 def test_torch_is_asked(name: str, args: tuple[Any, ...]) -> None:
     """Where dtypes promote, or the call may not be allowed."""
     assert asked(name, args) is None
+
+
+class Layer(nn.Module):
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer.eval()
+
+    def forward(self, x):
+        return self.layer(x.float())
+
+
+WEIGHTED = [
+    (nn.LayerNorm(4), (3, 4), 1),
+    (nn.LayerNorm((4, 5)), (3, 4, 5), 1),
+    (nn.BatchNorm1d(4), (3, 4, 5), 1),
+    (nn.GroupNorm(2, 4), (3, 4, 5), 1),
+    (nn.InstanceNorm1d(4, affine=True), (3, 4, 5), 1),
+    (nn.Conv1d(4, 2, 3), (3, 4, 5), 1),
+    (nn.LSTMCell(4, 5), (3, 4), 1),
+    (nn.GRUCell(4, 5), (3, 4), 1),
+    (nn.RNNCell(4, 5), (3, 4), 1),
+]
+
+
+@pytest.mark.parametrize("capture", ["script", "trace"])
+@pytest.mark.parametrize(("layer", "sizes", "axis"), WEIGHTED, ids=[f"{type(row[0]).__name__}-{row[1]}" for row in WEIGHTED])
+def test_weights_fix_an_axis(layer: nn.Module, sizes: tuple[int, ...], axis: int, capture: str) -> None:
+    """The layers accept one size of this axis, so that it cannot be dynamic."""
+    with pytest.raises(CaptureError, match=f"axis {axis} of input x .* but the model fixes it to 4"):
+        onnxexp.export(Layer(layer), (torch.randn(sizes),), dynamic_shapes=[{axis: "size"}], capture=capture)

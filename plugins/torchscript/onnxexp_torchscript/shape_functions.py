@@ -19,18 +19,7 @@ __all__ = ["broadcast", "goes_into", "infer_result"]
 _KEEPING = frozenset(
     f"aten::{name}"
     for name in [
-        *(
-            "batch_norm",
-            "layer_norm",
-            "group_norm",
-            "instance_norm",
-            "dropout",
-            "feature_dropout",
-            "relu",
-            "relu_",
-            "gelu",
-            "silu",
-        ),
+        *("dropout", "feature_dropout", "relu", "relu_", "gelu", "silu"),
         *("silu_", "hardtanh", "hardtanh_", "hardswish", "hardswish_", "leaky_relu", "leaky_relu_", "elu", "elu_", "sigmoid"),
         *("sigmoid_", "tanh", "tanh_", "detach", "alias", "exp", "sqrt", "rsqrt", "neg", "relu6", "cos", "sin", "log"),
     ]
@@ -54,7 +43,8 @@ def infer_result(name: str, fakes: Sequence[Any]) -> Any:
     first = fakes[0]
     if name in _CELLS:
         states = fakes[1] if isinstance(fakes[1], list) else [fakes[1]]
-        return fakes[1] if all(same(first.shape[0], state.shape[0]) for state in states) else None
+        fits = first.dim() == 2 and same(first.shape[1], fakes[2].shape[1])
+        return fakes[1] if fits and all(same(first.shape[0], state.shape[0]) for state in states) else None
     if name in _TYPED:
         return AbstractTensor(_TYPED[name](fakes) or first.dtype, first.shape)
     if name.partition(".")[0] in _KEEPING or (name in ("aten::softmax.int", "aten::log_softmax.int") and fakes[2] is None):
@@ -242,10 +232,23 @@ def _embedding(fakes: Sequence[Any]) -> list[Any]:
     return [*fakes[1].shape, fakes[0].shape[1]]
 
 
+def _layer_norm(fakes: Sequence[Any]) -> list[Any] | None:
+    x, normalized = fakes[:2]
+    fits = x.dtype.is_floating_point and _all_same(x.shape[x.dim() - len(normalized) :], normalized)
+    return list(x.shape) if fits else None
+
+
+def _of_channels(fakes: Sequence[Any]) -> list[Any] | None:
+    """Infer a normalisation of channels, whose number the weights or the groups fix."""
+    x = fakes[0]
+    fits = x.dtype.is_floating_point and x.dim() > 1 and isinstance(x.shape[1], int)
+    return list(x.shape) if fits else None
+
+
 def _conv(fakes: Sequence[Any]) -> list[Any] | None:
     x, weight, _, stride, padding, dilation, _ = fakes
     spatial, rank = x.shape[2:], len(x.shape) - 2
-    if x.dim() != weight.dim() or torch.SymInt in map(type, spatial):
+    if x.dim() != weight.dim() or torch.SymInt in map(type, x.shape[1:]):
         return None
     each = zip(spatial, weight.shape[2:], _each(stride, rank), _each(padding, rank), _each(dilation, rank), strict=True)
     sizes = [(size + 2 * pad - dil * (kernel - 1) - 1) // step + 1 for size, kernel, step, pad, dil in each]
@@ -358,6 +361,10 @@ _SPECIAL: dict[str, Callable[[Sequence[Any]], list[Any] | None]] = {
     "aten::view": _reshape,
     "aten::expand": _expand,
     "aten::embedding": _embedding,
+    "aten::layer_norm": _layer_norm,
+    "aten::batch_norm": _of_channels,
+    "aten::group_norm": _of_channels,
+    "aten::instance_norm": _of_channels,
     "aten::conv1d": _conv,
     "aten::conv2d": _conv,
     "aten::adaptive_avg_pool2d": _adaptive,

@@ -60,9 +60,11 @@ def _layer(input: torch.Tensor, hx: Any, *rest: Any) -> tuple[torch.Tensor, ...]
     return input.new_empty((*input.shape[:-1], width)), *(state.new_empty(state.shape) for state in states)
 
 
-def _cell(input: torch.Tensor, hx: Any, *rest: Any) -> Any:
+def _cell(input: torch.Tensor, hx: Any, w_ih: torch.Tensor, w_hh: torch.Tensor, *biases: Any) -> Any:
     """Output shapes of a recurrent cell: those of its states."""
     states = hx if isinstance(hx, (list, tuple)) else (hx,)
+    torch._check(input.shape[1] == w_ih.shape[1])  # type: ignore[no-untyped-call]
+    torch._check(states[0].shape[1] == w_hh.shape[1])  # type: ignore[no-untyped-call]
     for state in states:
         torch._check(input.shape[0] == state.shape[0])  # type: ignore[no-untyped-call]
     results = tuple(state.new_empty((input.shape[0], *state.shape[1:])) for state in states)
