@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 import onnxexp
 
@@ -65,6 +66,49 @@ def test_a_kernel_of_torch_that_assumes_a_size() -> None:
     torch.testing.assert_close(exported(ALL), model(ALL))
     for x in (ONE, ALL):
         torch.testing.assert_close(traced(x), model(x))
+
+
+def attended(x: Tensor) -> Tensor:
+    tokens = torch.stack([x[x > 0], x[x > 0] * 2], 1)[None]
+    return F.scaled_dot_product_attention(tokens, tokens, tokens * 3)
+
+
+class Encoder(nn.Module):
+    """Attention among the tokens that a mask selects."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True).eval()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(torch.stack([x[x > 0] * each for each in range(4)], 1)[None])
+
+
+COMPARED_WITH_NUMBERS: dict[str, Callable[[Tensor], Any]] = {
+    "diff": lambda x: x[x > 0].diff(),
+    "diff of joined tensors": lambda x: torch.diff(x[x > 0], n=2, prepend=x[:1], append=x[x > 0].to(torch.float64)),
+    "trapezoid": lambda x: torch.trapezoid(x[x > 0], dx=2),
+    "trapz of integers": lambda x: torch.trapz(x[x > 0].long()[None], x[x > 0] * 2, dim=1),
+    "cdist": lambda x: torch.cdist(x[x > 0][:, None], x[None, :, None]),
+    "fft": lambda x: torch.fft.fft(x[x > 0]).real,
+    "ifft of a length": lambda x: torch.fft.ifft(x[x > 0], n=5).imag,
+    "rfft": lambda x: torch.fft.rfft(x[x > 0].double()).abs(),
+    "irfft": lambda x: torch.fft.irfft(x[x > 0].repeat(2)),
+    "irfft of a length": lambda x: torch.fft.irfft(x[x > 0], n=6, norm="ortho"),
+    "hfft": lambda x: torch.fft.hfft(x[x > 0].repeat(2)),
+    "ihfft": lambda x: torch.fft.ihfft(x[x > 0]).real,
+    "attention": attended,
+    "a layer with attention": Encoder(),
+}
+
+
+@pytest.mark.parametrize("name", COMPARED_WITH_NUMBERS)
+def test_a_size_that_torch_compares_with_0_or_1_may_depend_on_values(name: str) -> None:
+    model = COMPARED_WITH_NUMBERS[name]
+    program = onnxexp.export(model, (torch.tensor([1.0, -1, 2, 3]),), capture="export", dynamic_shapes=({0: "n"},))
+    for x in (ONE, ALL, torch.tensor([-1.0, 2, -3, 4, 5, 6, 7])):
+        torch.testing.assert_close(program(x), model(x), rtol=1e-4, atol=1e-5)
 
 
 def squeezed_in_place(x: Tensor) -> Tensor:

@@ -45,17 +45,29 @@ def _is_static_split(
     return isinstance(indices_or_sections, torch.Tensor) or isinstance(input.shape[dim], int)
 
 
-def _depends_on_values(x: torch.Tensor) -> bool:
-    """Whether a size depends on values; False under Dynamo, which cannot test it."""
-    return not torch.compiler.is_dynamo_compiling() and bool(free_unbacked_symbols(x.shape))
+def _depends_on_values(x: Any) -> bool:
+    """Whether `x` is a tensor and one of its sizes depends on values; False under Dynamo, which cannot test it."""
+    return isinstance(x, torch.Tensor) and not torch.compiler.is_dynamo_compiling() and bool(free_unbacked_symbols(x.shape))
+
+
+def _has_known_sizes(*args: Any, **options: Any) -> bool:
+    """Whether no size depends on values: torch compares sizes with 0 and 1."""
+    return not any(map(_depends_on_values, (*args, *options.values())))
 
 
 _NAMED = frozenset({"cummax", "cummin", "linalg_lstsq"})
 """Functions whose result is a named tuple."""
+_TRANSFORMS = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
+_WITH_AUTOCAST = ("cdist", "scaled_dot_product_attention", *(f"fft_{name}" for name in _TRANSFORMS))
+"""Functions whose dtypes autocast decides."""
 _STATIC: dict[str, Callable[..., bool]] = {
     "narrow": lambda input, dim, start, length: not isinstance(start, torch.Tensor),
     "one_hot": lambda input, num_classes=-1: isinstance(num_classes, int) and num_classes != -1,
-    **dict.fromkeys(("cummax", "cummin", "take"), lambda input, *args, **options: not _depends_on_values(input)),
+    **dict.fromkeys(("cummax", "cummin", "diff", "take", "trapezoid", "trapz"), _has_known_sizes),
+    **dict.fromkeys(
+        _WITH_AUTOCAST,
+        lambda input, *args, **options: torch.is_autocast_enabled(input.device.type) or _has_known_sizes(input, *args, **options),
+    ),
     "tensor_split": _is_static_split,
     "istft": lambda *args, **options: not any(isinstance(each, torch.SymInt) for each in (*args, *options.values())),
     **dict.fromkeys(WINDOWS, lambda window_length, *parameters, **options: not isinstance(window_length, torch.SymInt)),
@@ -193,7 +205,7 @@ def _expanded(x: torch.Tensor, sizes: list[Any]) -> torch.Tensor:
 _METHODS: dict[str, Callable[..., Any]] = {
     **{
         name: functools.partial(_call_own, name)
-        for name in ("cov", "corrcoef", "cummax", "cummin", "istft", "kron", "narrow", "take", "tensor_split")
+        for name in ("cov", "corrcoef", "cummax", "cummin", "diff", "istft", "kron", "narrow", "take", "tensor_split")
     },
     "hsplit": functools.partial(_split_at, 1, 1),
     "vsplit": functools.partial(_split_at, 0, 2),
@@ -211,6 +223,9 @@ _REPLACEMENTS: list[tuple[Any, str, Callable[..., Any]]] = [
     (torch, "_dim_arange", _dim_arange),
     (torch, "_reshape_from_tensor", _reshape_from_tensor),
     (torch, "ctc_loss", functools.partial(_call_own, "ctc_loss")),
+    *((torch, name, functools.partial(_call_own, name)) for name in ("cdist", "trapezoid", "trapz")),
+    *((torch.fft, name, functools.partial(_call_own, f"fft_{name}")) for name in _TRANSFORMS),
+    (functional, "scaled_dot_product_attention", functools.partial(_call_own, "scaled_dot_product_attention")),
     (torch.linalg, "lstsq", functools.partial(_call_own, "linalg_lstsq")),
     (functional, "one_hot", functools.partial(_call_own, "one_hot")),
     (functional, "gaussian_nll_loss", _gaussian_nll_loss),

@@ -131,6 +131,44 @@ def _ctc_loss(
     return log_probs.new_empty(log_probs.shape[1:2] if log_probs.dim() == 3 and reduction == 0 else ())
 
 
+def _diff(self: torch.Tensor, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> torch.Tensor:
+    """Output shapes of diff."""
+    parts = [part for part in (prepend, self, append) if part is not None]
+    joined = torch.cat(parts, dim) if parts[1:] else self
+    sizes = list(joined.shape)
+    sizes[dim] = torch.sym_max(sizes[dim] - n, 0)  # type: ignore[no-untyped-call]
+    return joined.new_empty(sizes)
+
+
+def _trapezoid(y: torch.Tensor, x: torch.Tensor | None = None, *, dx: Any = 0.5, dim: int = -1) -> torch.Tensor:
+    sizes = list(y.shape)
+    del sizes[dim]
+    return y.new_empty(sizes, dtype=torch.promote_types(torch.result_type(y, 0.5), y.dtype if x is None else x.dtype))
+
+
+def _cdist(x1: torch.Tensor, x2: torch.Tensor, p: float = 2.0, compute_mode: int | None = None) -> torch.Tensor:
+    torch._check(x1.shape[-1] == x2.shape[-1])  # type: ignore[no-untyped-call]
+    return torch.empty_like(x1.sum(-1).unsqueeze(-1) + x2.sum(-1).unsqueeze(-2))
+
+
+def _attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *rest: Any, enable_gqa: bool = False, **options: Any
+) -> torch.Tensor:
+    torch._check(query.shape[-1] == key.shape[-1])  # type: ignore[no-untyped-call]
+    torch._check(key.shape[-2] == value.shape[-2])  # type: ignore[no-untyped-call]
+    batches = [tensor.sum((-2, -1)) for tensor in (query, key, value)]
+    batch = batches[0] if enable_gqa else batches[0] + batches[1] + batches[2]
+    return query.new_empty((*batch.shape, query.shape[-2], value.shape[-1]))
+
+
+def _fft(length: Callable[[Any], Any], to_real: bool, self: torch.Tensor, n: Any = None, dim: int = -1, norm: Any = None) -> Any:
+    """Output shapes of a Fourier transform; `length`: of the result, by the input's."""
+    sizes = list(self.shape)
+    sizes[dim] = length(sizes[dim]) if n is None else n if to_real else length(n)
+    dtype = torch.result_type(self, 0.5)
+    return self.new_empty(sizes, dtype=dtype.to_real() if to_real else dtype.to_complex())
+
+
 def _lstsq(self: Any, b: Any, rcond: float | None = None, *, driver: str | None = None) -> tuple[Any, ...]:
     """Output shapes of linalg.lstsq, with residuals for matrices of full rank.
 
@@ -190,9 +228,14 @@ _SHAPES: dict[str, Callable[..., Any]] = {
     "_pad_packed_sequence": _pad,
     "cov": _cov,
     "corrcoef": lambda self: _cov(self),
+    "cdist": _cdist,
     "ctc_loss.IntList": _ctc_loss,
     "ctc_loss.Tensor": _ctc_loss,
+    "diff": _diff,
     "dsplit.array": lambda self, indices: _tensor_split_indices(self, indices, 2),
+    **dict.fromkeys(("fft_fft", "fft_ifft"), functools.partial(_fft, lambda size: size, False)),
+    **dict.fromkeys(("fft_rfft", "fft_ihfft"), functools.partial(_fft, lambda size: size // 2 + 1, False)),
+    **dict.fromkeys(("fft_irfft", "fft_hfft"), functools.partial(_fft, lambda size: 2 * (size - 1), True)),
     "hsplit.array": lambda self, indices: _tensor_split_indices(self, indices, min(1, self.dim() - 1)),
     "istft": _istft,
     "kron": lambda self, other: self.new_empty(
@@ -205,9 +248,11 @@ _SHAPES: dict[str, Callable[..., Any]] = {
     "_reshape_from_tensor": _reshape_from_tensor,
     **dict.fromkeys(("cummax", "cummin"), lambda self, dim: (torch.empty_like(self), torch.empty_like(self, dtype=torch.int64))),
     "roll": lambda self, shifts, dims=(): self.new_empty(self.shape),
+    "scaled_dot_product_attention": _attention,
     "take": lambda self, index: self.new_empty(index.shape),
     "tensor_split.indices": _tensor_split_indices,
     "tensor_split.sections": _tensor_split_sections,
+    **dict.fromkeys(("trapezoid.x", "trapezoid.dx", "trapz.x", "trapz.dx"), _trapezoid),
     "vsplit.array": _tensor_split_indices,
     **dict.fromkeys((f"{name}{overload}" for name in WINDOWS for overload in ("", ".periodic")), _window),
     **dict.fromkeys(("hamming_window.periodic_alpha", "hamming_window.periodic_alpha_beta", "kaiser_window.beta"), _window),
