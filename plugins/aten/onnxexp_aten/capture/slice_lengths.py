@@ -40,11 +40,32 @@ def _slice(
         return original(mode, func, self, dim, start, end, step)
     size = self.shape[dim]
     whole = end is None or statically_known_true(end == sys.maxsize)
-    first = 0 if start is None else fake_impls._compute_slice_index(size, start)
-    last = size if whole else fake_impls._compute_slice_index(size, end)
-    if first is None or last is None or statically_known_true(last >= first) or statically_known_true(step <= 0):
+    first = 0 if start is None else _place(size, start)
+    last = size if whole else _place(size, end)
+    if first is None or last is None or statically_known_true(step <= 0):
         return original(mode, func, self, dim, start, end, step)
+    if statically_known_true(last >= first):
+        return original(mode, func, self, dim, first, None if whole else last, step)
     sizes, strides = list(self.shape), list(self.stride())
     sizes[dim] = (torch.sym_max(last - first, 0) + step - 1) // step  # type: ignore[no-untyped-call]
     strides[dim] = strides[dim] * step
     return self.as_strided(sizes, strides, self.storage_offset() + first * self.stride()[dim])
+
+
+def _place(size: Any, limit: Any) -> Any:
+    """Return a limit as a place on an axis; None: it is unknown.
+
+    A limit behind the end in the example may be before it at other sizes.
+    """
+    here, place = _example(size), _example(limit)
+    behind = here is not None and place is not None and place > here
+    if behind and statically_known_true(limit >= 0) and not statically_known_true(limit >= size):
+        return torch.sym_min(limit, size)  # type: ignore[no-untyped-call]
+    return fake_impls._compute_slice_index(size, limit)
+
+
+def _example(number: Any) -> int | None:
+    """Return a number in the example; None if it depends on values."""
+    if isinstance(number, torch.SymInt):
+        return None if number.node.hint is None else int(number.node.hint)
+    return int(number)
