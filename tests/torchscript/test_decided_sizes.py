@@ -79,6 +79,17 @@ def test_an_index_of_pieces_needs_no_length() -> None:
     assert_right(program, model, (4, 8, 13, 33))
 
 
+def test_an_index_of_pieces_of_a_computed_length() -> None:
+    def model(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        half = x.shape[0] // 2 + 1
+        repeated = torch.kron(x, x)
+        return x.split(half)[0], x.split(half)[-1], torch.split(repeated, repeated.shape[0] // 2 + 1)[-1], x.chunk(half)[-1]
+
+    program, warned = traced(model)
+    assert warned == []
+    assert_right(program, model, (1, 2, 3, 4, 5, 8, 13))
+
+
 @pytest.mark.parametrize("model", [lambda x: x.split(2, 1), lambda x: x.split([3, x.shape[0] - 3]), lambda x: x.chunk(2)])
 def test_pieces_that_no_size_decides_are_not_told(model: Model) -> None:
     program, warned = traced(model)

@@ -29,12 +29,10 @@ _POOLS = tuple(
 )
 _OWNERS: tuple[Any, ...] = (torch, torch.Tensor, torch._C._nn, functional)
 _BUILTIN = (types.BuiltinFunctionType, types.MethodDescriptorType)
-_VF: Any = torch._VF
 
 
 def size_lists() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     """Yield replacements (owner, name, function) that pass a traced number as a list."""
-    yield torch.Tensor, "split", _split_by(torch.Tensor.split)
     for name in ("roll", *_POOLS, *_CONVOLUTIONS):
         arguments: Any = next((schema.arguments for schema in schemas(f"aten::{name}")), ())
         counts = {key: arg.N for index, arg in enumerate(arguments) if arg.N for key in (index, arg.name)}
@@ -82,13 +80,3 @@ def _listed(arg: Any, count: int | None) -> Any:
 
 def _is_number(arg: Any) -> bool:
     return isinstance(arg, torch.Tensor) and not arg.dim()
-
-
-def _split_by(original: Any) -> Callable[..., Any]:
-    """Split by a traced number, which torch's method converts to an int."""
-
-    def split(self: torch.Tensor, split_size: Any, dim: int = 0) -> Any:
-        traced = _is_number(split_size) and torch._C._is_tracing()
-        return _VF.split(self, split_size, dim) if traced else original(self, split_size, dim)
-
-    return split

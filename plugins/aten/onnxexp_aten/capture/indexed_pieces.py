@@ -19,6 +19,8 @@ from onnxexp_aten.capture.in_captures import in_captures
 
 __all__ = ["export_with_pieces", "trace_pieces"]
 
+_VF: Any = torch._VF
+
 
 class _TracedPieces(tuple[torch.Tensor, ...]):
     """The pieces of one call in a trace; an index makes a view of the tensor."""
@@ -116,7 +118,9 @@ def _split(make: Any, original: Callable[..., Any], self: torch.Tensor, split_si
     axis, size = _axis(self, dim)
     if isinstance(size, int) or isinstance(split_size, (list, tuple)) or _is_zero(split_size):
         return original(self, split_size, dim)
-    return make(lambda index: _part(self, axis, split_size, index), lambda: original(self, split_size, dim))
+    traced = isinstance(split_size, torch.Tensor) and torch._C._is_tracing()
+    split = _VF.split if traced else original  # torch's method makes an int of a traced size
+    return make(lambda index: _part(self, axis, split_size, index), lambda: split(self, split_size, dim))
 
 
 def _chunk(make: Any, original: Callable[..., Any], input: torch.Tensor, chunks: Any, dim: int = 0) -> Any:
