@@ -78,6 +78,19 @@ def test_a_range_in_which_the_limits_never_meet() -> None:
     assert "(output: float32[n - 4, 4])" in repr(program)
 
 
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_limit_behind_an_axis_of_two(size: int) -> None:
+    """torch takes a dynamic size for 2 or more."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        program = onnxexp.export(
+            lambda x: x[:, :2].t()[: x.shape[0]] + 1, (torch.randn(size, 4),), capture="export", dynamic_shapes=({0: "n"},)
+        )
+    for n in (1, 2, 3, 7):
+        x = torch.randn(n, 4)
+        torch.testing.assert_close(program(x), x[:, :2].t()[:n] + 1)
+
+
 def test_in_strict_mode() -> None:
     class Model(torch.nn.Module):
         def forward(self, x: Tensor) -> Any:

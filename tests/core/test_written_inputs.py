@@ -98,3 +98,19 @@ def test_a_shape_that_changes_in_place(capture: str) -> None:
     for size in (1, 2, 5):
         x = torch.randn(size, 1, 4)
         torch.testing.assert_close(program(x), Reshapes()(x.clone()))
+
+
+class Transposes(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x.transpose_(0, 1)
+        return x - x.sum()
+
+
+@pytest.mark.parametrize("capture", ["export", "trace", "script"])
+@pytest.mark.parametrize("size", [3, 4])
+def test_an_axis_that_takes_the_place_of_another(size: int, capture: str) -> None:
+    """torch.export takes the static size that is there afterwards for the dynamic axis."""
+    program = onnxexp.export(Transposes(), (torch.randn(size, 3),), dynamic_shapes=({0: "n"},), capture=capture)
+    for n in (1, 2, 5):
+        x = torch.randn(n, 3)
+        torch.testing.assert_close(program(x), Transposes()(x.clone()))

@@ -62,17 +62,31 @@ def keep_operators_whole() -> Iterator[None]:
 def _export_views(export: Callable[[], Any], model: torch.nn.Module) -> Any:
     """Run an export; where that fails, give the forward views of its inputs.
 
-    torch.export has no counterpart for ``x.unsqueeze_(0)`` of an input, which changes the shape of the caller's tensor.
+    torch.export has no counterpart for ``x.unsqueeze_(0)`` of an input, which changes the shape of the caller's tensor: it takes
+    the new sizes for those of the input.
     """
-    with contextlib.suppress(IndexError):
-        return export()
     forward = model.forward
+    given: list[tuple[torch.Tensor, list[str]]] = []
+    views = False
 
     @functools.wraps(forward)
     def call(*args: Any, **options: Any) -> Any:
-        if is_exporting():  # not in another thread
+        if views and is_exporting():  # not in another thread
             args, options = pytree.tree_map_only(torch.Tensor, torch.ops.aten.alias, (args, options))
+        elif is_exporting():
+            given[:] = [(leaf, _sizes(leaf)) for leaf in pytree.tree_leaves((args, options)) if isinstance(leaf, torch.Tensor)]
         return forward(*args, **options)
 
     with replace_attributes([(model, "forward", call)]):
+        try:
+            return export()
+        except Exception:  # torch.export passes on any exception of the model
+            if all(_sizes(tensor) == before for tensor, before in given):
+                raise
+        views = True
         return export()
+
+
+def _sizes(tensor: torch.Tensor) -> list[str]:
+    """List the sizes of a tensor as text: comparing them would be a guard."""
+    return [*map(str, tensor.shape)]

@@ -59,7 +59,8 @@ def _place(size: Any, limit: Any) -> Any:
     """
     here, place = _example(size), _example(limit)
     behind = here is not None and place is not None and place > here
-    if behind and statically_known_true(limit >= 0) and not statically_known_true(limit >= size):
+    always = isinstance(size, torch.SymInt) and statically_known_true(limit >= size)  # of a number, torch knows n >= 2
+    if behind and not always and statically_known_true(limit >= 0):
         return torch.sym_min(limit, size)  # type: ignore[no-untyped-call]
     return fake_impls._compute_slice_index(size, limit)
 
