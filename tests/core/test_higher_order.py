@@ -187,6 +187,14 @@ def exchanged(x):
     return while_loop(lambda i, a, b: i < 3, lambda i, a, b: (i + 1, b.clone(), a + b), (ZERO, x, x * 2))
 
 
+def written_afterwards(x):
+    """The results are new tensors, also of a loop without iterations."""
+    doubled = x * 2
+    (halved,) = while_loop(lambda x: x.abs().sum() > 100, lambda x: (x / 2,), (doubled,))
+    halved.add_(1)
+    return doubled, halved
+
+
 def never(x):
     return while_loop(lambda i, x: i < 0, lambda i, x: (i + 1, x * 2), (ZERO, x))
 
@@ -233,6 +241,7 @@ LOOPS = (
     until_data_says_so,
     as_often_as_rows,
     exchanged,
+    written_afterwards,
     never,
     made_anew,
     numbers,

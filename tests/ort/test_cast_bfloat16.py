@@ -43,6 +43,7 @@ MODELS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "selection": (lambda x: (x.topk(2).values, x.argmax(-1), torch.where(x > 0, x, x.cumsum(0)), x.sort().values), (X,)),
     "moves": (lambda x: torch.cat([x.t().reshape(-1, 4)[:, 1:], x.flip(0)], 1)[..., None].expand(-1, 7, 3), (X,)),
     "creation": (lambda x: (x.new_full((x.shape[0], 3), 2.5), torch.zeros_like(x) + 1, x.new_ones(x.shape[0]).cumsum(0)), (X,)),
+    "masks": (lambda x: (x[x > 0], x.masked_select(x < 1), x[(x > 0)[:, 0]], torch.unique_consecutive(x.round(), dim=1)), (X,)),
     "weights alone": (nn.Embedding(6, 4).bfloat16(), (torch.tensor([[1, 5]]),)),
 }
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
+from onnxexp.capture.source_lines import node_location
 from onnxexp.capture.torch_export.fx_converter import Conversion, Converter
-from onnxexp.neutral_graph import Graph, ScalarType, TensorType, Value
+from onnxexp.neutral_graph import Graph, Node, ScalarType, TensorType, Value
 
 __all__ = ["CONVERSIONS"]
 
@@ -39,6 +40,7 @@ def _while_loop(converter: Converter, node: torch.fx.Node) -> Any:
     The condition is evaluated before the loop and at the end of each iteration.
     """
     cond, body, carried, additional = converter.look_up(node.args)
+    carried = [_copied(converter, node, arg) for arg in carried]
     first = _inline(converter, cond, [*carried, *additional], converter.graph)
     values = [_carried_value(converter, arg, index) for index, arg in enumerate(carried)]
     block = Graph(inputs=[Value("i", ScalarType(int)), *values])
@@ -46,6 +48,15 @@ def _while_loop(converter: Converter, node: torch.fx.Node) -> Any:
     again = _inline(converter, cond, [*after, *additional], block)
     block.outputs = [*again, *after]
     return converter.append("prim::Loop", [None, first[0], *carried], node, [block])
+
+
+def _copied(converter: Converter, node: torch.fx.Node, arg: Any) -> Any:
+    """Clone a tensor that a loop carries: torch does so where the loop has no iteration."""
+    if not isinstance(arg, Value) or not isinstance(arg.type, TensorType):
+        return arg
+    copy = Value(arg.name, arg.type)
+    converter.graph.nodes.append(Node("aten::clone", [arg, None], [copy], where=node_location(node)))
+    return copy
 
 
 def _scan(converter: Converter, node: torch.fx.Node) -> Any:

@@ -12,7 +12,7 @@ from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.math.arithmetic import clamp, remainder, select
 from onnxexp_aten.support.arguments import axis_of, rank_of
-from onnxexp_aten.support.kernel_dtypes import has_operator
+from onnxexp_aten.support.kernel_dtypes import compress, has_operator
 from onnxexp_aten.support.size_arithmetic import product_of
 from onnxexp_aten.support.tensor_sizes import size_at, vector, with_shape
 from onnxexp_aten.support.view_nodes import expanded, permuted, squeezed, unsqueezed
@@ -190,7 +190,7 @@ def masked(op: Builder, self: Tensor, mask: Tensor, axis: int) -> Tensor:
             return permuted(op, found, [*range(1, axis + 1), 0, *range(axis + 1, axis + 1 + len(shape) - axis - count)])
         self = op.Reshape(self, [0] * axis + [-1] + list(shape[axis + count :]))
         mask = op.Reshape(mask, [-1])
-    return op.Compress(self, mask, axis=axis)
+    return compress(op, self, mask, axis=axis)
 
 
 @table("masked_select")
@@ -200,7 +200,7 @@ def masked_select(op: Builder, self: Tensor, mask: Tensor) -> Tensor:
         self, mask = _broadcast(op, [self, mask])
     if self.rank != 1:
         self, mask = op.Reshape(self, [-1]), op.Reshape(mask, [-1])
-    return op.Compress(self, mask, axis=0)
+    return compress(op, self, mask, axis=0)
 
 
 def _broadcast(op: Builder, tensors: Sequence[Tensor]) -> list[Tensor]:

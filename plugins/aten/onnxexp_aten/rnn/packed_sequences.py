@@ -16,7 +16,7 @@ from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.math.arithmetic import extreme, select
 from onnxexp_aten.support.arguments import rank_of
-from onnxexp_aten.support.kernel_dtypes import compute
+from onnxexp_aten.support.kernel_dtypes import compress, compute
 from onnxexp_aten.support.tensor_sizes import run_time_size, size_at, sizes_of, vector, with_shape
 from onnxexp_aten.support.view_nodes import permuted, sliced
 
@@ -44,7 +44,7 @@ def _packed(op: Builder, padded: Tensor, lengths: Tensor) -> Tensor:
     assert padded.shape is not None
     features = [run_time_size(op, size, [padded]) for size in padded.shape[2:]]
     mask = op.Reshape(valid_steps(op, padded, lengths), [-1])
-    data: Tensor = op.Compress(op.Reshape(padded, vector(op, [-1, *features])), mask, axis=0)
+    data: Tensor = compress(op, op.Reshape(padded, vector(op, [-1, *features])), mask, axis=0)
     op.context.plugin_data["aten.packed", data.value] = (padded, lengths)
     return data
 

@@ -9,7 +9,7 @@ from onnxexp_aten.math.arithmetic import extreme
 from onnxexp_aten.math.comparison_and_bitwise import equal
 from onnxexp_aten.reduction.reductions import any_
 from onnxexp_aten.support.arguments import axis_of, rank_of
-from onnxexp_aten.support.kernel_dtypes import compare
+from onnxexp_aten.support.kernel_dtypes import compare, compress
 from onnxexp_aten.support.view_nodes import END, sliced
 
 __all__ = ["table"]
@@ -70,7 +70,7 @@ def unique_consecutive(
     inverse = op.Sub(op.CumSum(op.cast(starts, torch.int64), 0), 1) if return_inverse else _nothing(op)
     if return_inverse and dim is None and self.rank != 1:
         inverse = op.Reshape(inverse, op.Shape(self))
-    values = op.Compress(x, starts, axis=axis)
+    values = compress(op, x, starts, axis=axis)
     return values, inverse, _runs_of(op, starts, length) if return_counts else _nothing(op)
 
 

@@ -15,7 +15,8 @@ import torch
 
 from onnxexp import Builder, Tensor, warn
 
-__all__ = ["LEAST_DTYPE", "compare", "compute", "has_operator", "running_dtype", "runs", "targets_plain_onnx", "warn_of_rounding"]
+__all__ = ["LEAST_DTYPE", "compare", "compress", "compute", "has_operator", "running_dtype", "runs", "targets_plain_onnx"]
+__all__ += ["warn_of_rounding"]
 
 LEAST_DTYPE = torch.float32
 """The dtype to which a bool is cast for ReduceMin.
@@ -65,6 +66,7 @@ _RUNS: Mapping[str, Mapping[torch.dtype, int]] = MappingProxyType(
         "Celu": _listed(v12="float32"),
         "Clip": _listed(v0="float16 float32", v12="float64 int8 int32 int64 uint8", v13="bfloat16"),
         "Col2Im": _listed(v18="float32"),
+        "Compress": _listed(v0=f"bool {_ALL_BUT_BOOL} uint16 uint32 uint64", v28="bfloat16"),
         "ConstantOfShape": _listed(v0=f"bool {_ALL_BUT_BOOL} uint16 uint32 uint64", v20="bfloat16"),
         "CumProd": _listed(v26="float16 float32 float64 int32 int64 bfloat16"),
         "CumSum": _listed(v11="float32 float64 int32 int64", v14="float16 bfloat16"),
@@ -150,6 +152,11 @@ def compute(op: Builder, name: str, *args: Any, **attributes: Any) -> Tensor:
         inner = torch.float32  # ONNX Runtime does not round the result of its own Casts where a Cast to a wider dtype follows
     result: Tensor = op.call("", name, *[None if arg is None else op.cast(arg, inner) for arg in args], **attributes)
     return op.cast(result, dtype)
+
+
+def compress(op: Builder, x: Tensor, mask: Tensor, *, axis: int) -> Tensor:
+    """Emit Compress, with casts around it where it does not take the dtype."""
+    return op.cast(op.Compress(op.cast(x, running_dtype(op, "Compress", x.dtype)), mask, axis=axis), x.dtype)
 
 
 def warn_of_rounding(op: Builder, x: Tensor) -> None:
