@@ -44,6 +44,7 @@ MODELS: dict[str, Model] = {
     "take_along_dim": lambda x: x.take_along_dim((x > 0).long(), 0),
     "take_along_dim of the last axis": lambda x: x.take_along_dim(x.long(), -1),
     "average of whole images": lambda x: F.adaptive_avg_pool2d(x.float()[:, :, None, None].expand(-1, -1, 4, 3), 1),
+    "unfold": lambda x: F.unfold(x.float().sum(1)[:, None, None, None].expand(-1, 2, 3, 4), 2, padding=1),
     "flatten": lambda x: (x[:, :, None] * x[:, None]).flatten(1),
 }
 RESHAPES: dict[str, Model] = {
@@ -61,7 +62,6 @@ RESHAPES: dict[str, Model] = {
     "flatten(2)": lambda x: (x[:, None, :, None] * x[:, None, None]).flatten(2),
     "unflatten": lambda x: x.repeat(1, 6).unflatten(1, (3, -1)),
     "unflatten in four": lambda x: x.repeat(1, 6)[None].expand(2, -1, -1).unflatten(2, (3, -1, 2)),
-    "unfold": lambda x: F.unfold(x.float().sum(1)[:, None, None, None].expand(-1, 2, 3, 4), 2, padding=1),
     "put": lambda x: x.put(torch.zeros(0, dtype=torch.long), x.new_zeros(0)),
 }
 """Before opset 14 a 0 in the target of Reshape means a copy."""

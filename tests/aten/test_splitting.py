@@ -48,7 +48,9 @@ def test_split(check):
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
 @pytest.mark.parametrize("opset", [9, 20])
-@pytest.mark.parametrize("places", [(3,), (4, -2), ([2, 5],), ((1, -2),), ((5, 2),), ((-9, 20),)], ids=str)
+@pytest.mark.parametrize(
+    "places", [(3,), (4, -2), ([2, 5],), ((1, -2),), ((5, 2),), ((-9, 20),), (torch.tensor([2, -1]),)], ids=str
+)
 def test_tensor_split_at_any_remainder(places: tuple[Any, ...], opset: int, capture: str) -> None:
     """The parts' sizes follow from the axis at run time, not from the example's."""
 

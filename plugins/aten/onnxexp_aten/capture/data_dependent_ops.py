@@ -38,13 +38,6 @@ def _call_own(name: str, original: Callable[..., Any], *args: Any, **options: An
     return tuple(result) if isinstance(result, list) else result
 
 
-def _is_static_split(
-    input: torch.Tensor, indices_or_sections: Any = None, dim: int = 0, *, sections: Any = None, indices: Any = None
-) -> bool:
-    """Whether the split axis is static, or the split points are a tensor."""
-    return isinstance(indices_or_sections, torch.Tensor) or isinstance(input.shape[dim], int)
-
-
 def _depends_on_values(x: Any) -> bool:
     """Whether `x` is a tensor and one of its sizes depends on values; False under Dynamo, which cannot test it."""
     return isinstance(x, torch.Tensor) and not torch.compiler.is_dynamo_compiling() and bool(free_unbacked_symbols(x.shape))
@@ -68,7 +61,6 @@ _STATIC: dict[str, Callable[..., bool]] = {
         _WITH_AUTOCAST,
         lambda input, *args, **options: torch.is_autocast_enabled(input.device.type) or _has_known_sizes(input, *args, **options),
     ),
-    "tensor_split": _is_static_split,
     "istft": lambda *args, **options: not any(isinstance(each, torch.SymInt) for each in (*args, *options.values())),
     **dict.fromkeys(WINDOWS, lambda window_length, *parameters, **options: not isinstance(window_length, torch.SymInt)),
 }
@@ -82,6 +74,16 @@ def _split_at(axis: int, least_rank: int, original: Callable[..., Any], input: t
     if not at_indices or isinstance(input.shape[axis], int):
         return original(input, *args, **options)
     return torch.tensor_split(input, places[0], axis)
+
+
+def _tensor_split(
+    original: Callable[..., Any], input: torch.Tensor, indices_or_sections: Any = None, dim: int = 0, **options: Any
+) -> Any:
+    """Call our operator for a dynamic axis, also with split points that a tensor has."""
+    by = indices_or_sections if indices_or_sections is not None else next(iter(options.values()))
+    if isinstance(input.shape[dim], int):
+        return original(input, by, dim)
+    return tuple(torch.ops.onnxexp_shapes.tensor_split(input, by.tolist() if isinstance(by, torch.Tensor) else by, dim))
 
 
 def _unique(original: Callable[..., Any], mode: Any, func: Any, x: Any, dim: int | None, *args: Any, **options: Any) -> Any:
@@ -205,13 +207,14 @@ def _expanded(x: torch.Tensor, sizes: list[Any]) -> torch.Tensor:
 _METHODS: dict[str, Callable[..., Any]] = {
     **{
         name: functools.partial(_call_own, name)
-        for name in ("cov", "corrcoef", "cummax", "cummin", "diff", "istft", "kron", "narrow", "take", "tensor_split")
+        for name in ("cov", "corrcoef", "cummax", "cummin", "diff", "istft", "kron", "narrow", "take")
     },
     "hsplit": functools.partial(_split_at, 1, 1),
     "vsplit": functools.partial(_split_at, 0, 2),
     "dsplit": functools.partial(_split_at, 2, 3),
     "roll": _roll,
     "take_along_dim": _take_along_dim,
+    "tensor_split": _tensor_split,
 }
 """The replacements of functions that are also methods of a tensor."""
 _REPLACEMENTS: list[tuple[Any, str, Callable[..., Any]]] = [
