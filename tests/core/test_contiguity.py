@@ -12,7 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from onnxexp.functionalize.contiguity import _AS_WITHOUT_DATA, _IF_INPUTS_ARE, Contiguity
+from onnxexp.functionalize.contiguity import _AS_WITHOUT_DATA, _IF_INPUTS_ARE, _LIKE_FIRST, Contiguity
 from onnxexp.functionalize.mutation import facts, packet
 from tests.core.interpreter import capture
 from tests.core.test_functionalize import Lambda
@@ -53,7 +53,7 @@ def _samples() -> Iterator[tuple[str, Any, tuple[Any, ...], dict[str, Any]]]:
 
     for info in op_db:
         name = info.name.removeprefix("nn.functional.").replace(".", "_")
-        if f"aten::{name}" in _IF_INPUTS_ARE or info.name.startswith("nn.functional"):
+        if f"aten::{name}" in _IF_INPUTS_ARE | _LIKE_FIRST or info.name.startswith("nn.functional"):
             dtype = next((dtype for dtype in (torch.float32, torch.int64) if dtype in info.dtypes), None)
             for sample in itertools.islice(info.sample_inputs("cpu", dtype) if dtype is not None else (), _SAMPLES):
                 leaves, spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
@@ -73,6 +73,27 @@ def test_results_are_contiguous_where_all_inputs_are() -> None:
             calls.add(name, (args, options), result)
     assert [name for name, layouts in calls.found.items() if layouts != {True}] == []
     assert {name for name in _IF_INPUTS_ARE - _UNTRIED if _BY_OTHER_NAMES.get(name, name) not in calls.found} == set()
+
+
+def _turned(leaf: Any) -> Any:
+    """The same values with the strides in the opposite order."""
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    order = [*range(leaf.dim() - 1, -1, -1)]
+    return leaf.permute(order).contiguous().permute(order)
+
+
+@pytest.mark.full
+def test_results_are_contiguous_whatever_the_other_arguments() -> None:
+    always = {"aten::gather", "aten::index_select", "aten::take"}
+    tried = set()
+    for name, function, (first, *others), options in _samples():
+        if name in _LIKE_FIRST | always and isinstance(first, torch.Tensor):
+            others, options = pytree.tree_map(_turned, (others, options))
+            for given in [first, _turned(first)] if name in always else [first]:
+                assert function(given, *others, **options).is_contiguous(), name
+            tried.add(name)
+    assert tried == _LIKE_FIRST | always
 
 
 def test_matrix_products_are_contiguous() -> None:

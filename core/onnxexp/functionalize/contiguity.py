@@ -23,8 +23,20 @@ __all__ = ["Contiguity", "on_meta"]
 
 _ALWAYS = frozenset(
     f"aten::{name}"
-    for name in ("contiguous", "new_zeros", "new_ones", "new_full", "new_empty", "matmul", "mm", "bmm", "addmm", "linear")
+    for names in [
+        *("contiguous new_zeros new_ones new_full new_empty", "matmul mm bmm addmm linear", "gather index_select take"),
+    ]
+    for name in names.split()
 )
+_LIKE_FIRST = frozenset(
+    f"aten::{name}"
+    for names in [
+        *("slice_scatter select_scatter diagonal_scatter", "index_put index_add index_copy index_fill put"),
+        "scatter scatter_add scatter_reduce",
+    ]
+    for name in names.split()
+)
+"""Operators whose result has the strides of the first argument."""
 _IF_INPUTS_ARE = frozenset(
     f"aten::{name}"
     for names in [
@@ -145,12 +157,13 @@ class Contiguity:
         if contiguous or name in _ALWAYS or (name == "aten::pad" and _has_few_axes(node.outputs[0])):
             return True
         read = node.args if known.viewed is None else node.args[known.viewed]  # view_as and the like read only sizes of others
+        read = node.args[0] if name in _LIKE_FIRST else read
         inputs = set(filter(is_tensor, values_in(read)))
         if not inputs:
             return known.viewed is None
         if known.pointwise and known.viewed is None and all(map(self._is_ordered, inputs)):
             return True
-        plain = name in _IF_INPUTS_ARE or known.pointwise or (known.viewed is not None and _is_rows(node))
+        plain = name in _IF_INPUTS_ARE or name in _LIKE_FIRST or known.pointwise or (known.viewed is not None and _is_rows(node))
         return plain and self.values.issuperset(inputs)
 
 
