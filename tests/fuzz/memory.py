@@ -40,7 +40,7 @@ _CHAINED = (
     "{v}.diagonal().fill_({c}).add_(1)",
     "{v}.swapaxes(0, -1)[0].add_(1).mul_(2)",
     "{w} = {v}.reshape(-1)\n{w}.mul_(2)\n{w}[0] = {c}",
-    "{v} += {v}[:1]\n{v}[-1] -= {v}[0]",
+    "{v} += {v}[:1].clone()\n{v}[-1] -= {v}[0]",
     "{w} = {v}.as_strided((1,), (1,))\n{w}.fill_({c})\n{v}.add_(1)",
     "{v}.squeeze().add_(1)\n{v}.unsqueeze(-1).mul_(2)",
     "{v}.fill_diagonal_({c}).add_(1)",
