@@ -20,6 +20,7 @@ from onnxexp.functionalize.blocks import rewrite_blocks
 from onnxexp.functionalize.diagonals import fill_diagonals
 from onnxexp.functionalize.inplace_rewriter import Rewriter
 from onnxexp.functionalize.mutation import facts
+from onnxexp.functionalize.overlapping_copies import refuse_scatters_into_overlaps
 from onnxexp.functionalize.strided_views import rebase_strided_views
 from onnxexp.neutral_graph import Graph, Node, Value, values_in
 
@@ -35,6 +36,7 @@ def functionalize(graph: Graph) -> list[str]:
     Raises CaptureError, with the operator, its place and the cure, where the memory that is written cannot be followed.
     """
     fill_diagonals(graph)
+    refuse_scatters_into_overlaps(graph)
     rebase_strided_views(graph)
     if not any(facts(node.op).written for node in graph.walk()):
         return []

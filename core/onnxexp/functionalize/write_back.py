@@ -9,7 +9,7 @@ from onnxexp.functionalize.emit import Emitter
 from onnxexp.functionalize.places import Ref, refuse
 from onnxexp.neutral_graph import TensorType, Value, Where
 
-__all__ = ["can_write", "is_part", "make_view", "write_back"]
+__all__ = ["are_apart", "can_write", "is_part", "make_view", "write_back"]
 
 
 _Contents: TypeAlias = Callable[[Ref], Value]
@@ -129,12 +129,12 @@ def can_write(ref: Ref, uniform: bool) -> bool:
     Only one number (`uniform`) can be written through an expanded view.
     """
     undo = _WRITE_BACK.get(ref.view.op) if ref.view is not None else None
-    if ref.view is not None and ref.view.op == "aten::as_strided" and not uniform and not _are_apart(*ref.view.args[:2]):
+    if ref.view is not None and ref.view.op == "aten::as_strided" and not uniform and not are_apart(*ref.view.args[:2]):
         return False  # one write changes several elements
     return undo is not None and (uniform or undo is not _Writing.expand)
 
 
-def _are_apart(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
+def are_apart(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
     """Whether all elements of a view by strides are certainly apart in memory."""
     if not all(isinstance(stride, int) for stride in strides):
         return False
