@@ -23,16 +23,14 @@ __all__ = ["Contiguity", "on_meta"]
 
 _ALWAYS = frozenset(
     f"aten::{name}"
-    for names in [
-        *("contiguous new_zeros new_ones new_full new_empty", "matmul mm bmm addmm linear", "gather index_select take"),
-    ]
+    for names in ["contiguous new_zeros new_ones new_full new_empty", "matmul mm bmm addmm linear", "gather index_select take"]
     for name in names.split()
 )
 _LIKE_FIRST = frozenset(
     f"aten::{name}"
     for names in [
-        *("slice_scatter select_scatter diagonal_scatter", "index_put index_add index_copy index_fill put"),
-        "scatter scatter_add scatter_reduce",
+        "slice_scatter select_scatter diagonal_scatter scatter scatter_add scatter_reduce",
+        "index_put index_add index_copy index_fill put",
     ]
     for name in names.split()
 )

@@ -41,8 +41,8 @@ def im2col(op: Builder, self: Tensor, kernel_size: Any, dilation: Any, padding: 
             windows = op.Gather(windows, _places(op, windows, 4, kernel[1], steps[1], strides[1]), axis=4)
             windows = permuted(op, windows, [0, 1, 2, 4, 3, 5])
         width = channels * math.prod(kernel) if isinstance(channels, int) else op.Mul(channels, math.prod(kernel))
-        rows_of, columns_of = size_at(op, windows, 4), size_at(op, windows, 5)
-        count = rows_of * columns_of if isinstance(rows_of, int) and isinstance(columns_of, int) else op.Mul(rows_of, columns_of)
+        down, across = size_at(op, windows, 4), size_at(op, windows, 5)
+        count = down * across if isinstance(down, int) and isinstance(across, int) else op.Mul(down, across)
         if x.shape is not None and x.shape[0] == 0:
             return op.Expand(op.constant(torch.zeros((), dtype=x.dtype)), [0, width, count])
         return op.Reshape(windows, [0, width, count])  # not -1, which cannot be inferred for an empty tensor
