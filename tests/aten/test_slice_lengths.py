@@ -43,6 +43,7 @@ MODELS: dict[str, Callable[[Tensor], Tensor]] = {
     "by a step": lambda x: x[1 : -(x.shape[0] // 3) : 2] * 2,
     "of a slice": lambda x: x[1:-2][1:-1],
     "residual": conv_with_residual,
+    "at most nine": lambda x: torch.cat([x[:9], x[-9:] * 2, x[-9:8]]) + x[:9].shape[0],
     "behind the end": lambda x: (x + 0)[:, : x.shape[0]] * 2,
     "from behind the end": lambda x: x[:, x.shape[0] :].sum(1),
     "a step behind the end": lambda x: x.t()[1 : x.shape[0] : 2],
@@ -66,7 +67,7 @@ def test_the_length_is_eagers_at_every_size(name: str, opset: int) -> None:
     assert tried >= 3
 
 
-@pytest.mark.parametrize("name", ["inner", "inner sizes", "residual", "behind the end", "a step behind the end"])
+@pytest.mark.parametrize("name", ["inner", "inner sizes", "residual", "at most nine", "behind the end", "a step behind the end"])
 def test_nothing_is_told(name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -185,8 +185,6 @@ class _Judge:
             return _Verdict("runtime", problem.detail, str(dict(sizes)))  # eager checks no index of an empty selection
         if self.program.opset < _FIRST_WITH_EMPTY and computes_empty(self.make(), self.program.tensors(sizes)):
             return None
-        if 0 in sizes.values() and not self._accepts_others():
-            return _Verdict("fixed", problem.detail, str(dict(sizes)))  # a layer that does not check an empty tensor
         if found.is_limited(sizes, self.program.tensors(sizes)) or (
             found.fixes_numbers and self._differs_traced(sizes, expected)
         ):

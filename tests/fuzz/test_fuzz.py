@@ -282,10 +282,10 @@ def test_a_decision_between_equal_results() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_layer_that_accepts_one_size_and_0() -> None:
+def test_a_layer_that_accepts_one_size() -> None:
     layer = Statement("v1 = self.m(x0)", ("self.m = torch.nn.BatchNorm1d(4)",))
     result = judge(program(statements=(layer,), frontend="trace", axes={"x0": {1: "n"}}))
-    assert (result.outcome, result.sizes) == ("fixed", "{'n': 0}"), result.detail
+    assert result.outcome == "fixed", result.detail
 
 
 def test_comparison() -> None:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 import onnxexp
 from onnxexp_quantized import Quantized
 from tests.quantized.decomposed import Model, Quantizer
+from tests.quantized.saturation import exact_sums
 
 IN = Quantizer(0.02, 120)
 
@@ -49,6 +50,7 @@ def test_it_is_written_where_asked_for() -> None:
     assert not any(value.dtype is not None and value.dtype.name == "INT8" for value in program.model.graph.initializers.values())
 
 
+@exact_sums
 def test_a_float_weight_of_the_same_size_is_no_error() -> None:
     class Both(nn.Module):
         def __init__(self) -> None:

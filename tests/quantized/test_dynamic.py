@@ -10,6 +10,7 @@ from torch.ao import quantization
 
 import onnxexp
 from onnxexp_quantized import Quantized
+from tests.quantized.saturation import exact_sums
 
 
 class Block(nn.Module):
@@ -53,6 +54,7 @@ def agree(program: onnxexp.ONNXProgram, model: nn.Module, *inputs: Tensor, quant
     torch.testing.assert_close(program(*inputs), model(*inputs), atol=quantum, rtol=1e-5)
 
 
+@exact_sums
 @pytest.mark.parametrize("engine", ["fbgemm", "qnnpack", "onednn"])
 def test_the_range_that_the_engine_uses(engine: str) -> None:
     """qnnpack ignores reduce_range; a model keeps the engine that it was packed for."""
@@ -146,6 +148,7 @@ def test_quantize_per_tensor_dynamic(capture: str, dtype: torch.dtype, reduced: 
         torch.testing.assert_close(floats, expected[0])
 
 
+@exact_sums
 @pytest.mark.parametrize("capture", ["export", "trace"])
 def test_onnx_runtimes_own_quantization(capture: str) -> None:
     """Eight bits are nearer to the float model than the seven of torch."""

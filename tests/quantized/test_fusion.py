@@ -15,6 +15,7 @@ from torch.nn import functional as F
 import onnxexp
 from tests.quantized.decomposed import Model, Quantizer
 from tests.quantized.runtime import kernels, operators
+from tests.quantized.saturation import exact_sums
 
 IMAGE, ROWS = (2, 8, 6, 6), (4, 8)
 IN = Quantizer(0.02, 120)
@@ -37,6 +38,7 @@ def exported(function: Callable[[Model, Tensor], Any], shape: tuple[int, ...], *
     return program
 
 
+@exact_sums
 @pytest.mark.parametrize("capture", ["export", "trace"])
 @pytest.mark.parametrize("rank", [2, 3])
 def test_the_last_layer_has_an_int32_bias(rank: int, capture: str, tmp_path: Path) -> None:
@@ -70,6 +72,7 @@ ACTIVATIONS = {
 }
 
 
+@exact_sums
 @pytest.mark.parametrize("name", ACTIVATIONS)
 @pytest.mark.parametrize("quantizer", [OUT, POSITIVE, SIGNED, NARROW])
 def test_an_activation_before_a_quantizer(name: str, quantizer: Quantizer, tmp_path: Path) -> None:
@@ -81,6 +84,7 @@ def test_an_activation_before_a_quantizer(name: str, quantizer: Quantizer, tmp_p
         assert "Clip" not in operators(program)
 
 
+@exact_sums
 def test_limits_are_integers() -> None:
     program = exported(lambda model, x: OUT(F.relu6(model.convolution(IN(x)))), IMAGE)
     (clip,) = [node for node in program.model_proto.graph.node if node.op_type == "Clip"]
@@ -116,6 +120,7 @@ LAYOUTS: dict[str, Callable[[Model, Tensor], Tensor]] = {
 }
 
 
+@exact_sums
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_data_moves_as_integers(name: str, tmp_path: Path) -> None:
     program = exported(lambda model, x: OUT(LAYOUTS[name](model, x)), IMAGE)
@@ -124,6 +129,7 @@ def test_data_moves_as_integers(name: str, tmp_path: Path) -> None:
     assert set(kernels(program, tmp_path)) <= FUSED | moves | {"Clip"}
 
 
+@exact_sums
 @pytest.mark.parametrize("keepdim", [False, True])
 def test_a_mean_over_space_runs_as_integers(keepdim: bool, tmp_path: Path) -> None:
     def function(model: Model, x: Tensor) -> Tensor:
@@ -141,6 +147,7 @@ WINDOWS = {
 }
 
 
+@exact_sums
 @pytest.mark.parametrize("name", WINDOWS)
 def test_averages_of_windows_are_convolutions(name: str, tmp_path: Path) -> None:
     program = exported(lambda model, x: OUT(WINDOWS[name](OUT(model.convolution(IN(x))))), IMAGE)
@@ -152,6 +159,7 @@ def test_windows_that_do_not_count_all_stay_averages(settings: dict[str, Any]) -
     assert "AveragePool" in operators(exported(lambda model, x: OUT(F.avg_pool2d(IN(x), 3, 2, **settings)), IMAGE))
 
 
+@exact_sums
 def test_a_residual_block_runs_as_integers(tmp_path: Path) -> None:
     def function(model: Model, x: Tensor) -> Tensor:
         y = IN(x)

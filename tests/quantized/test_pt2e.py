@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import onnxexp
+from tests.quantized.saturation import exact_sums
 from tests.quantized.without_fusions import run_unfused
 from tests.torch_versions import needs_torch
 
@@ -104,6 +105,7 @@ def flow_of(kind: type[nn.Module], flow: str) -> Any:
     return pytest.param(kind, flow, marks=[] if flow.startswith("xnnpack") else X86)
 
 
+@exact_sums
 @pytest.mark.parametrize("opset", [*(pytest.param(opset, marks=pytest.mark.full) for opset in (10, 13, 17)), 21])
 @pytest.mark.parametrize("capture", ["export", "trace"])
 @pytest.mark.parametrize(
@@ -119,6 +121,7 @@ def test_flows(kind: type[nn.Module], flow: str, capture: str, opset: int, conve
     check(program, model, SHAPES[kind])
 
 
+@exact_sums
 @X86
 def test_exported_programs(tmp_path: Path, converted: dict[Any, Any]) -> None:
     """A program of torch.export, also from a file."""

@@ -12,6 +12,7 @@ from torch.ao import quantization
 
 import onnxexp
 from onnxexp_quantized import Quantized
+from tests.quantized.saturation import exact_sums
 from tests.quantized.test_dynamic import weight_types
 
 
@@ -88,6 +89,7 @@ def test_states_and_other_weights(capture: str, kind: type[nn.RNNBase], config: 
     torch.testing.assert_close(program(*given), model(*given), atol=0.03, rtol=0)
 
 
+@exact_sums
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("config", ["default_dynamic_qconfig", "per_channel_dynamic_qconfig"])
 def test_onnx_runtimes_integer_lstm(bidirectional: bool, config: str) -> None:

@@ -12,6 +12,7 @@ from torch.ao.quantization.fx import _decomposed  # noqa: F401 - it registers th
 import onnxexp
 from onnxexp_quantized import Quantized
 from tests.quantized.runtime import operators
+from tests.quantized.saturation import exact_sums
 
 
 class Grouped(nn.Module):
@@ -51,6 +52,7 @@ def test_weights_alone(shape: tuple[int, ...], highest: int, group: int, zero_po
         torch.testing.assert_close(program(x), model(x), rtol=0, atol=0.03)  # activations have 8 bits
 
 
+@exact_sums
 @pytest.mark.parametrize(("dynamic", "operator"), [("ort", "DynamicQuantizeMatMul"), ("exact", "MatMulIntegerToFloat")])
 def test_activations_at_run_time(dynamic: str, operator: str) -> None:
     torch.manual_seed(0)

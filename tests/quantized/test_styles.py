@@ -15,6 +15,7 @@ import onnxexp
 from onnxexp_quantized import Quantized
 from tests.quantized.decomposed import Model, Quantizer
 from tests.quantized.runtime import operators
+from tests.quantized.saturation import exact_sums
 
 IMAGE, ROWS, CUBE = (2, 8, 6, 6), (4, 8), (2, 3, 8)
 IN = Quantizer(0.02, 120)
@@ -89,6 +90,7 @@ PRODUCTS: dict[str, tuple[Callable[[Model, Tensor], Any], tuple[int, ...], dict[
 }  # fmt: skip
 
 
+@exact_sums
 @pytest.mark.parametrize("name", PRODUCTS)
 @pytest.mark.parametrize("style", ["qoperator", "ort"])
 def test_a_product(name: str, style: str) -> None:

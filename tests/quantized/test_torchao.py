@@ -14,6 +14,7 @@ from torch import Tensor, nn
 import onnxexp
 from onnxexp_quantized import Quantized
 from tests.quantized.runtime import kernels
+from tests.quantized.saturation import exact_sums
 from tests.quantized.without_fusions import run_unfused
 
 pytest.importorskip("torchao")
@@ -115,6 +116,7 @@ def rows() -> Iterator[Any]:
                 yield pytest.param(name, config, opset, marks=() if quick else pytest.mark.full)
 
 
+@exact_sums
 @pytest.mark.parametrize(("name", "config", "opset"), rows())
 def test_quantized_layers(name: str, config: str, opset: int) -> None:
     model, example, dynamic = quantized(name, config)
@@ -218,6 +220,7 @@ def test_a_width_that_the_opset_lacks_can_be_an_error() -> None:
         Quantized(narrow="wide")
 
 
+@exact_sums
 @pytest.mark.parametrize("decomposed", [False, pytest.param(True, marks=pytest.mark.full)])
 @pytest.mark.parametrize("config", CONFIGS)
 def test_given_programs(config: str, decomposed: bool) -> None:

@@ -51,7 +51,7 @@ def _while_loop(converter: Converter, node: torch.fx.Node) -> Any:
 
 
 def _copied(converter: Converter, node: torch.fx.Node, arg: Any) -> Any:
-    """Clone a tensor that a loop carries: torch does so where the loop has no iteration."""
+    """Clone a tensor that a loop carries, as torch does for a loop without iterations."""
     if not isinstance(arg, Value) or not isinstance(arg.type, TensorType):
         return arg
     copy = Value(arg.name, arg.type)

@@ -39,7 +39,7 @@ def _call_own(name: str, original: Callable[..., Any], *args: Any, **options: An
 
 
 def _depends_on_values(x: Any) -> bool:
-    """Whether `x` is a tensor and one of its sizes depends on values; False under Dynamo, which cannot test it."""
+    """Whether a size depends on values; False under Dynamo, which cannot test it."""
     return isinstance(x, torch.Tensor) and not torch.compiler.is_dynamo_compiling() and bool(free_unbacked_symbols(x.shape))
 
 

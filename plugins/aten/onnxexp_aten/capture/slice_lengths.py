@@ -55,13 +55,16 @@ def _slice(
 def _place(size: Any, limit: Any) -> Any:
     """Return a limit as a place on an axis; None: it is unknown.
 
-    A limit behind the end in the example may be before it at other sizes.
+    A limit outside of the axis in the example may be inside at other sizes.
     """
     here, place = _example(size), _example(limit)
-    behind = here is not None and place is not None and place > here
+    if here is None or place is None:
+        return fake_impls._compute_slice_index(size, limit)
     always = isinstance(size, torch.SymInt) and statically_known_true(limit >= size)  # of a number, torch knows n >= 2
-    if behind and not always and statically_known_true(limit >= 0):
+    if place > here and not always and statically_known_true(limit >= 0):
         return torch.sym_min(limit, size)  # type: ignore[no-untyped-call]
+    if place < -here and statically_known_true(limit < 0):
+        return torch.sym_max(size + limit, 0)  # type: ignore[no-untyped-call]
     return fake_impls._compute_slice_index(size, limit)
 
 
