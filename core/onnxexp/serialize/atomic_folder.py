@@ -267,7 +267,8 @@ def _recover(hidden: str) -> None:
 
 def _move_over(old: str, new: str) -> None:
     """Move the user's files that the new folder lacks, or has in an older state."""
-    users, others = users_entries(old), users_entries(new)
+    users, others = users_entries(old), set[str]()
+    _undisturbed(new, lambda: others.update(users_entries(new)))
     for path in _files(old, users):
         relative = os.path.relpath(path, old)
         target = os.path.join(new, relative)
