@@ -88,15 +88,19 @@ def checked_folder(path: str | os.PathLike[str], names: Collection[str] = ()) ->
             raise OptionError(f"{given} is a file: give a folder")
         if not os.path.isdir(parent):
             raise OptionError(f"the folder {parent} does not exist: create it, or choose another place")
-        for each in [parent, *([folder] if os.path.isdir(folder) else [])]:
-            if not os.access(each, os.R_OK | os.W_OK | os.X_OK):
-                raise _cannot(given, f"no permission to write in {each}", "Change its permissions, or choose another place.")
+        _check_writable(parent, given)
         if os.path.isdir(folder):
             _undisturbed(folder, lambda: _check_replaceable(folder, given, names))
     return folder
 
 
+def _check_writable(folder: str, given: str) -> None:
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        raise _cannot(given, f"no permission to write in {folder}", "Change its permissions, or choose another place.")
+
+
 def _check_replaceable(folder: str, given: str, names: Collection[str]) -> None:
+    _check_writable(folder, given)
     if os.path.ismount(folder):
         raise OptionError(
             f"{given} is the root of a file system, which cannot be replaced: give a folder inside it, "
@@ -259,10 +263,23 @@ def _recover(hidden: str) -> None:
         for name in os.listdir(stage.path):
             folder, destination = os.path.join(stage.path, name), os.path.join(os.path.dirname(hidden), name)
             unpublished = stage.name in (_NEW, str(os.stat(folder).st_ino))
-            if stage.name.startswith(_TAKEN) and not os.path.lexists(destination):
-                os.rename(folder, destination)
-            elif not unpublished and os.path.isdir(destination):
+            if stage.name.startswith(_TAKEN) and _put_back(folder, destination):
+                continue
+            if not unpublished and os.path.isdir(destination):
                 _move_over(folder, destination)
+
+
+def _put_back(old: str, destination: str) -> bool:
+    """Move the old folder back to a destination that has none; return whether it did."""
+    if os.path.lexists(destination):
+        return False
+    try:
+        os.rename(old, destination)
+    except OSError as error:
+        if error.errno not in _MEANWHILE:
+            raise
+        return False
+    return True
 
 
 def _move_over(old: str, new: str) -> None:
