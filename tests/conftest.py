@@ -53,7 +53,7 @@ SAMPLED = {
     "transformers/test_tasks.py": 4,
     "transformers/test_text_generation.py": 3,
 }
-"""Slow files, and the step of the tests in them that the quick tier runs: every third one, or none for 0."""
+"""Slow files. The quick tier runs every n-th test of each, and none where n is 0."""
 gc.set_threshold(50_000, 20, 100)  # a full collection visits a million objects of torch, and finds nothing
 TESTS = Path(__file__).parent
 NEWEST = onnx.defs.onnx_opset_version()

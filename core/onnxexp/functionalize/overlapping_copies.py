@@ -43,7 +43,7 @@ def _overlapping_view(value: Value, made: dict[Value, Node]) -> Node | None:
         name, viewed = packet(maker.op), facts(maker.op).viewed
         if name == "aten::as_strided" and not are_apart(*maker.args[1:3]):
             return maker
-        if name == "aten::unfold" and not _is_apart(*maker.args[2:4]):
+        if name == "aten::unfold" and not _windows_are_apart(*maker.args[2:4]):
             return maker
         if name == "aten::contiguous" or viewed is None or not isinstance(maker.args[viewed], Value):
             break
@@ -51,6 +51,6 @@ def _overlapping_view(value: Value, made: dict[Value, Node]) -> Node | None:
     return None
 
 
-def _is_apart(size: Any, step: Any) -> bool:
+def _windows_are_apart(size: Any, step: Any) -> bool:
     """Whether windows have no element in common."""
     return isinstance(size, int) and isinstance(step, int) and size <= step

@@ -60,7 +60,7 @@ def _place(size: Any, limit: Any) -> Any:
     here, place = _example(size), _example(limit)
     if here is None or place is None:
         return fake_impls._compute_slice_index(size, limit)
-    always = isinstance(size, torch.SymInt) and statically_known_true(limit >= size)  # of a number, torch knows n >= 2
+    always = isinstance(size, torch.SymInt) and statically_known_true(limit >= size)  # not for a static 2: torch assumes n >= 2
     if place > here and not always and statically_known_true(limit >= 0):
         return torch.sym_min(limit, size)  # type: ignore[no-untyped-call]
     if place < -here and statically_known_true(limit < 0):
