@@ -73,3 +73,10 @@ def test_wrap_has_a_cure(capture: str) -> None:
     with pytest.raises(onnxexp.CaptureError, match=r"fill_diagonal_ with wrap=True.*\n?.*cure: write through x.flatten"):
         onnxexp.export(wrapped, (x,), capture=capture)
     torch.testing.assert_close(onnxexp.export(wrapped_by_hand, (x,), capture=capture)(x), wrapped(x))
+
+
+def test_wrap_in_a_tall_matrix() -> None:
+    program = onnxexp.export(wrapped, (torch.randn(7, 3),), dynamic_shapes=N_M, capture="export")
+    for shape in [(7, 3), (3, 7), (12, 2), (1, 1), (0, 3), (9, 4), (6, 1)]:
+        x = torch.randn(shape)
+        torch.testing.assert_close(program(x), wrapped(x))

@@ -104,9 +104,12 @@ def _multi_dot(original: Callable[..., torch.Tensor], tensors: Any, **options: A
 def _fill_diagonal(
     original: Callable[..., torch.Tensor], self: torch.Tensor, fill_value: Any, wrap: bool = False
 ) -> torch.Tensor:
-    """Fill the diagonal through its view."""
+    """Fill the diagonal through its view, and one that wraps through a mask."""
     sizes: list[Any] = [*self.shape]
-    if wrap or self.dim() < 2 or all(isinstance(size, int) for size in sizes):
+    if wrap and self.dim() == 2:  # after the last column, the diagonal goes on in the next row but one
+        rows, columns = (torch.arange(size, device=self.device) for size in sizes)
+        return self.masked_fill_((rows % (sizes[1] + 1))[:, None] == columns, fill_value)
+    if self.dim() < 2 or all(isinstance(size, int) for size in sizes):
         return original(self, fill_value, wrap)
     for size in sizes[1:] if self.dim() > 2 else ():
         torch._check(sizes[0] == size)  # type: ignore[no-untyped-call]
