@@ -71,7 +71,7 @@ def indexed_write(s: Scope) -> str:
         f"{x}.index_fill({d}, {index} % {size}, {c})", f"{x}.scatter({d}, {mask}.long(), {x})",
         f"{x}.scatter({d}, {mask}.long(), {c})", f"{x}.index_add({d}, {index} % {size}, {x}.narrow({d}, 0, 1))",
         f"{x}.index_copy({d}, {index} % {size}, {x}.narrow({d}, 0, 1))",
-        f"{x}.index_put(({index} % {s.shape(x)[0]},), torch.tensor({c}, dtype={x}.dtype))",
+        f"{x}.index_put(({index} % {x}.shape[0],), torch.tensor({c}, dtype={x}.dtype))",
         f"{x}.scatter_add({d}, {mask}.long() * 0, {x})", f"{x}.masked_scatter({mask}, {x}.flip(0))",
         f"{x}.scatter_reduce({d}, {mask}.long(), {x}, 'amax')", f"{x}.select_scatter({x}.select({d}, 0) + 1, {d}, -1)",
         f"{x}.slice_scatter({x}.narrow({d}, 0, 1), {d}, 0, 1)",
@@ -89,7 +89,7 @@ def indexed_write(s: Scope) -> str:
             f"{name}.scatter_({d}, {mask}.long(), {c})", f"{name}[torch.tensor(-1)] = {c}",
             f"{name}.index_fill_({d}, {index} % {size}, {c})", f"{name}[:, {_indices(s, 2)}] = {c}",
             f"{name}[..., -1] = {x}[..., 0]", f"{name}[{x}.argmax().clamp(max=0)] = {c}",
-            f"{name}.index_put_(({index} % 2,), {x}[0], accumulate=True)",
+            f"{name}.index_put_(({index} % {name}.shape[0],), {x}[0], accumulate=True)",
         ]
     )  # fmt: skip
     return f"{name} = {x}.clone()\n{target}"

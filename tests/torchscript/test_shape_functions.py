@@ -75,6 +75,8 @@ CALLS: list[tuple[str, tuple[Any, ...]]] = [
     ),
     ("aten::adaptive_avg_pool2d", (IMAGE, [3, 1])),
     ("aten::pixel_shuffle", (IMAGE, 2)),
+    ("aten::col2im", (of(2, 12, 12), [4, 5], [2, 2], [1, 1], [0, 0], [1, 1])),
+    ("aten::col2im", (of(12, 12), [4, 5], [2, 2], [1, 1], [0, 0], [1, 1])),
     ("aten::upsample_bilinear2d.vec", (IMAGE, [20, 31], False, None)),
     ("aten::upsample_nearest2d.vec", (IMAGE, [20, 31], None)),
     *(("aten::flatten.using_ints", (IMAGE, start, end)) for start, end in ((0, -1), (1, -1), (1, 2), (2, 2))),
@@ -156,3 +158,11 @@ def test_weights_fix_an_axis(layer: nn.Module, sizes: tuple[int, ...], axis: int
     """The layers accept one size of this axis, so that it cannot be dynamic."""
     with pytest.raises(CaptureError, match=f"axis {axis} of input x .* but the model fixes it to 4"):
         onnxexp.export(Layer(layer), (torch.randn(sizes),), dynamic_shapes=[{axis: "size"}], capture=capture)
+
+
+@pytest.mark.parametrize("capture", ["script", "trace"])
+def test_fold_keeps_batch_and_channels(capture: str) -> None:
+    program = onnxexp.export(nn.Fold((4, 5), 2), (torch.randn(2, 12, 12),), dynamic_shapes=[{0: "n", 1: "c"}], capture=capture)
+    for sizes in ((2, 12, 12), (1, 4, 12), (5, 20, 12)):
+        x = torch.randn(sizes)
+        torch.testing.assert_close(program(x), nn.Fold((4, 5), 2)(x))

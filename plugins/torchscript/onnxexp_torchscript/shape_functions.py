@@ -284,6 +284,14 @@ def _shuffled(fakes: Sequence[Any]) -> list[Any] | None:
     return [*x.shape[:-3], x.shape[-3] // factor**2, x.shape[-2] * factor, x.shape[-1] * factor]
 
 
+def _folded(fakes: Sequence[Any]) -> list[Any] | None:
+    """Infer ``fold``; torch's kernel fixes the batch where the channels are symbolic."""
+    x, output, kernel = fakes[:3]
+    if not isinstance(x.shape[-1], int):
+        return None
+    return [*x.shape[:-2], x.shape[-2] // math.prod(_each(kernel, 2)), *output]
+
+
 def _resized(fakes: Sequence[Any]) -> list[Any] | None:
     x, size = fakes[:2]
     return [*x.shape[:2], *size] if size is not None else None
@@ -374,6 +382,7 @@ _SPECIAL: dict[str, Callable[[Sequence[Any]], list[Any] | None]] = {
     **{f"aten::max_pool{rank}d": _pooled(rank, dilated=True) for rank in (1, 2, 3)},
     **{f"aten::avg_pool{rank}d": _pooled(rank, dilated=False) for rank in (1, 2, 3)},
     "aten::pixel_shuffle": _shuffled,
+    "aten::col2im": _folded,
     **{f"aten::upsample_{kind}.vec": _resized for kind in ("bilinear2d", "bicubic2d", "nearest2d", "nearest1d", "nearest3d")},
     "aten::mean.dim": _reduced,
     "aten::sum.dim_IntList": _reduced,
