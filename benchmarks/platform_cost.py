@@ -15,9 +15,10 @@ from typing import Any
 import torch
 
 import onnxexp
-from onnxexp.lowering.lowering import Lowering
-from onnxexp.plugins.loading import Plugins, load
-from onnxexp.request.config import load as configured
+from onnxexp._lowering.lowering import Lowering
+from onnxexp._plugins.loading import Plugins, load
+from onnxexp._request.config import load as configured
+from onnxexp.graph import Graph, Node, TensorType, Value
 
 NODES, PLUGINS, PACKS, ROUNDS = 5_000, 10, 50, 9
 
@@ -29,7 +30,7 @@ class DecliningPlugin:
         self.op = f"vendor{number}::op"
 
     @onnxexp.hookimpl
-    def lower_node(self, op: onnxexp.Builder, node: onnxexp.Node) -> Any:
+    def lower_node(self, op: onnxexp.Builder, node: Node) -> Any:
         return op.Identity(op.args[0]) if node.op == self.op else None
 
 
@@ -53,12 +54,12 @@ def measure() -> dict[str, float]:
 
 
 def _lower(plugins: Plugins) -> float:
-    type_ = onnxexp.TensorType(torch.float32, (2, 3))
-    value = onnxexp.Value("x", type_)
-    graph = onnxexp.Graph(inputs=[value])
+    type_ = TensorType(torch.float32, (2, 3))
+    value = Value("x", type_)
+    graph = Graph(inputs=[value])
     for number in range(NODES):
-        result = onnxexp.Value(f"v{number}", type_)
-        graph.nodes.append(onnxexp.Node("aten::sin", [value], [result]))
+        result = Value(f"v{number}", type_)
+        graph.nodes.append(Node("aten::sin", [value], [result]))
         value = result
     graph.outputs = [value]
     builder = onnxexp.Builder.for_export(onnxexp.ExportContext(onnxexp.Options(opset=20)))

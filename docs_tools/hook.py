@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from onnxexp import cli, errors
-from onnxexp.cli.common_arguments import add_common
-from onnxexp.plugins import hookspecs
-from onnxexp.request import config
+from onnxexp import _cli as cli
+from onnxexp import _errors as errors
+from onnxexp._cli.common_arguments import add_common
+from onnxexp._plugins import hookspecs
+from onnxexp._request import config
 
 __all__ = ["EVERYWHERE", "PARTS", "SECTIONS", "fill", "hook_sections", "hooks", "on_page_markdown", "parsers", "unindented"]
 
@@ -218,7 +219,7 @@ def _metavar(action: argparse.Action) -> str:
 
 def _operators() -> str:
     """List the operators that the plugin `aten` lowers, one per row."""
-    from onnxexp.plugins.loading import load
+    from onnxexp._plugins.loading import load
 
     (plugin,) = load(config.load(plugins=["aten"])).loaded
     entries: dict[str, list[Any]] = {}
@@ -260,12 +261,12 @@ def _error_branch(kind: type[Exception], head: str, indent: str) -> Iterator[str
 def _error_classes() -> str:
     """Return a directive of mkdocstrings for each exception, in source order."""
     classes = [name for name in vars(errors) if name in errors.__all__]
-    return "\n\n".join(f"::: onnxexp.errors.{name}\n    options: {{ heading_level: 3 }}" for name in classes)
+    return "\n\n".join(f"::: onnxexp._errors.{name}\n    options: {{ heading_level: 3 }}" for name in classes)
 
 
 def _naming_rule() -> str:
     """Return the naming rule in io_names.py's docstring, without importing torch."""
-    doc = ast.get_docstring(ast.parse((CORE / "request" / "io_names.py").read_text("utf-8"))) or ""
+    doc = ast.get_docstring(ast.parse((CORE / "_request" / "io_names.py").read_text("utf-8"))) or ""
     rule = textwrap.dedent(doc.partition("The rule:\n")[2])
     return re.sub(r"^\* ", "- ", rule.replace("``", "`"), flags=re.MULTILINE)
 

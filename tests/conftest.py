@@ -16,7 +16,7 @@ from torch.export import ExportedProgram
 
 import onnxexp
 from onnxexp.testing import Case
-from onnxexp.testing.case import CaseRow
+from onnxexp.testing._case import CaseRow
 from tests.older_releases import pytest_runtest_makereport, skip_faults  # noqa: F401 - one is a hook
 
 SAMPLED = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onnxexp.torch_compat import RELEASE
+from onnxexp._torch_compat import RELEASE
 
 __all__ = ["needs_torch"]
 

@@ -13,7 +13,7 @@ import onnxruntime
 import pytest
 import torch
 
-from onnxexp.program.onnxruntime_session import Session
+from onnxexp._model.onnxruntime_session import Session
 
 __all__ = ["CHANGED"]
 

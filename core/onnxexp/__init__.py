@@ -2,55 +2,52 @@
 
     program = onnxexp.export(model, (x,), "model.onnx", dynamic_shapes={"x": {0: "batch"}})
 
-`onnxexp.errors` lists the exceptions.
+For those who extend it: `onnxexp.graph`, `onnxexp.frontends`, `onnxexp.torch_ops`, `onnxexp.rewriting`, `onnxexp.checking`,
+`onnxexp.commands` and `onnxexp.testing`. Every other module is private.
 """
 
 from __future__ import annotations
 
-import functools
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from onnxexp import errors
-from onnxexp.errors import *  # noqa: F403 - `__all__` has its names
-from onnxexp.version import __version__
+from onnxexp import _errors
+from onnxexp._errors import *  # noqa: F403 - `__all__` has its names
+from onnxexp._lazy_names import lazy_names
+from onnxexp._version import DEFAULT_OPSET, MAX_OPSET, MIN_OPSET, __version__
 
 if TYPE_CHECKING:
-    from onnxexp.builder.builder import Builder
-    from onnxexp.builder.producer import Producer
-    from onnxexp.builder.tensor import ComplexTensor, Tensor
-    from onnxexp.capture.model_weights import meta_parameters
-    from onnxexp.capture.torch_state import is_exporting as is_in_onnx_export
-    from onnxexp.cli.dry_run import CheckReport, check
-    from onnxexp.lowering.keep_torch_ops import OperatorExportTypes
-    from onnxexp.neutral_graph import Graph, Node, ScalarType, TensorType, Value
-    from onnxexp.pipeline import export
-    from onnxexp.plugins.hookspecs import hookimpl
-    from onnxexp.program.program import ONNXProgram
-    from onnxexp.request.checkpoint import read_checkpoint
-    from onnxexp.request.export_context import ExportContext
-    from onnxexp.request.options import Options
-    from onnxexp.request.training_mode import TrainingMode
-    from onnxexp.symbolics.table import SymbolicTable
-    from onnxexp.user_warnings import warn
+    from onnxexp._builder.builder import Builder
+    from onnxexp._builder.producer import Producer
+    from onnxexp._builder.tensor import ComplexTensor, Tensor
+    from onnxexp._capture.model_weights import meta_parameters
+    from onnxexp._capture.torch_state import is_exporting as is_in_onnx_export
+    from onnxexp._check import CheckReport, check
+    from onnxexp._lowering.keep_torch_ops import OperatorExportTypes
+    from onnxexp._pipeline import export
+    from onnxexp._plugins.hookspecs import hookimpl
+    from onnxexp._program.program import ONNXProgram
+    from onnxexp._request.checkpoint import read_checkpoint
+    from onnxexp._request.export_context import ExportContext
+    from onnxexp._request.options import Options
+    from onnxexp._request.training_mode import TrainingMode
+    from onnxexp._symbolics.table import SymbolicTable
+    from onnxexp._user_warnings import warn
 
 __all__ = [
+    "DEFAULT_OPSET",
+    "MAX_OPSET",
+    "MIN_OPSET",
     "Builder",
     "CheckReport",
     "ComplexTensor",
     "ExportContext",
-    "Graph",
-    "Node",
     "ONNXProgram",
     "OperatorExportTypes",
     "Options",
     "Producer",
-    "ScalarType",
     "SymbolicTable",
     "Tensor",
-    "TensorType",
     "TrainingMode",
-    "Value",
     "__version__",
     "check",
     "export",
@@ -60,46 +57,27 @@ __all__ = [
     "read_checkpoint",
     "warn",
 ]
-__all__ += errors.__all__
+__all__ += _errors.__all__
 
-_HOMES = {
-    "Builder": "builder.builder",
-    **dict.fromkeys(("CheckReport", "check"), "cli.dry_run"),
-    **dict.fromkeys(("ComplexTensor", "Tensor"), "builder.tensor"),
-    "ExportContext": "request.export_context",
-    **dict.fromkeys(("Graph", "Node", "ScalarType", "TensorType", "Value"), "neutral_graph"),
-    "ONNXProgram": "program.program",
-    "OperatorExportTypes": "lowering.keep_torch_ops",
-    "Options": "request.options",
-    "Producer": "builder.producer",
-    "SymbolicTable": "symbolics.table",
-    "TrainingMode": "request.training_mode",
-    "export": "pipeline",
-    "hookimpl": "plugins.hookspecs",
-    "is_in_onnx_export": "capture.torch_state:is_exporting",
-    "meta_parameters": "capture.model_weights",
-    "read_checkpoint": "request.checkpoint",
-    "warn": "user_warnings",
-}
-"""The module of each name that needs torch or pluggy (and its name there), imported at the first use of the name."""
-_TORCH_ONNX_MOVED = (
-    "torch.onnx's names are in a plugin, imported as onnxexp_torch_onnx; install it with: pip install onnxexp-plugin-torch-onnx"
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "_builder.builder": "Builder",
+        "_builder.producer": "Producer",
+        "_builder.tensor": "ComplexTensor Tensor",
+        "_capture.model_weights": "meta_parameters",
+        "_capture.torch_state": "is_in_onnx_export=is_exporting",
+        "_check": "CheckReport check",
+        "_lowering.keep_torch_ops": "OperatorExportTypes",
+        "_pipeline": "export",
+        "_plugins.hookspecs": "hookimpl",
+        "_program.program": "ONNXProgram",
+        "_request.checkpoint": "read_checkpoint",
+        "_request.export_context": "ExportContext",
+        "_request.options": "Options",
+        "_request.training_mode": "TrainingMode",
+        "_symbolics.table": "SymbolicTable",
+        "_user_warnings": "warn",
+    },
+    submodules="checking commands frontends graph rewriting testing torch_ops",
 )
-
-
-def __getattr__(name: str) -> Any:
-    if name == "torch_onnx":
-        raise AttributeError(_TORCH_ONNX_MOVED)
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return _public(name)
-
-
-@functools.cache
-def _public(name: str) -> Any:
-    module, _, renamed = _HOMES[name].partition(":")
-    return vars(importlib.import_module(f"{__name__}.{module}"))[renamed or name]
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})

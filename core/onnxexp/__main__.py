@@ -12,6 +12,6 @@ with contextlib.suppress(FileNotFoundError):  # the working directory was remove
         # `python -m` puts the working directory first. Neither plugins nor their imports may come from there.
         del sys.path[0]
 
-from onnxexp.cli import main  # noqa: E402 - nothing is imported before the path is clean
+from onnxexp._cli import main  # noqa: E402 - nothing is imported before the path is clean
 
 sys.exit(main())

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
+from onnxexp._torch_compat import RELEASE
 from onnxexp.testing import Case, cases
-from onnxexp.torch_compat import RELEASE
 
 torch.manual_seed(0)
 

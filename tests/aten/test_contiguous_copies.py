@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import onnxexp
-from onnxexp.errors import CaptureError
+from onnxexp._errors import CaptureError
 
 X = torch.arange(12.0).reshape(4, 3)
 

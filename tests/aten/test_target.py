@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from onnx.reference import ReferenceEvaluator
 
 import onnxexp
-from onnxexp.program.onnxruntime_session import Session
+from onnxexp._model.onnxruntime_session import Session
 
 torch.manual_seed(0)
 

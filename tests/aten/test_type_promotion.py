@@ -11,7 +11,7 @@ from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as KIND
 from torch._prims_common import elementwise_dtypes
 
 from onnxexp import Builder
-from onnxexp.neutral_graph import TensorType
+from onnxexp._neutral_graph import TensorType
 from onnxexp_aten.support.type_promotion import promoted_dtype
 
 DTYPES = (

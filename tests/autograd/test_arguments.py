@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch.onnx import symbolic_helper
 
-from onnxexp.torch_compat import RELEASE
+from onnxexp._torch_compat import RELEASE
 from tests.autograd.harness import Case, X, check, rows
 
 BOTH = ("non-strict", "trace")

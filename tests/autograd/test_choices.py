@@ -13,6 +13,7 @@ import torch
 
 import onnxexp
 import onnxexp_torch_onnx as onnx_exporter
+from onnxexp.graph import Graph
 from onnxexp_autograd import Autograd, plugin
 from tests.autograd import functions as f
 
@@ -241,7 +242,7 @@ def test_a_class_made_in_a_forward_lives_until_it_is_lowered() -> None:
     class Collects:
         @onnxexp.hookimpl
         def pre_pass(self, options: onnxexp.Options) -> Any:
-            def collect(graph: onnxexp.Graph) -> None:
+            def collect(graph: Graph) -> None:
                 gc.collect()
 
             return collect

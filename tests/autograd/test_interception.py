@@ -13,7 +13,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import onnxexp
-from onnxexp.torch_compat import RELEASE
+from onnxexp._torch_compat import RELEASE
 from onnxexp_autograd import plugin
 from onnxexp_autograd.availability import unavailable
 from tests.autograd import functions as f

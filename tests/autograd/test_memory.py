@@ -9,7 +9,7 @@ import torch
 from torch.autograd.function import InplaceFunction
 
 import onnxexp
-from onnxexp.torch_compat import RELEASE
+from onnxexp._torch_compat import RELEASE
 from tests.autograd import functions as f
 from tests.autograd.harness import Case, X, check, program, rows
 

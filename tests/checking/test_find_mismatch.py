@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import onnxexp
-from onnxexp.checking.onnx_slices import SlicedRun
-from onnxexp.neutral_graph import Where
+from onnxexp._checking.onnx_slices import SlicedRun
+from onnxexp._neutral_graph import Where
 from tests.checking import networks
 from tests.checking.test_planted_faults import gelu_by_tanh, half_sigmoid
 

@@ -10,8 +10,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from onnxexp.cli.installed_versions import TESTED
-from onnxexp.torch_compat import NEWEST_TESTED
+from onnxexp._cli.installed_versions import TESTED
+from onnxexp._torch_compat import NEWEST_TESTED
 from tests.compat import parts
 from tests.compat.environments import FIRST, ROWS
 from tests.compat.installing import InstallationError, interpreter, requirements

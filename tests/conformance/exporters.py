@@ -14,7 +14,7 @@ import onnx
 import torch
 
 import onnxexp
-from onnxexp.errors import CaptureError, LoweringError, OnnxExporterError, OpsetError, UnsupportedOperators
+from onnxexp._errors import CaptureError, LoweringError, OnnxExporterError, OpsetError, UnsupportedOperators
 
 __all__ = ["DYNAMIC", "EXPORTERS", "Exported", "Request", "Tensors", "classify", "export", "warm"]
 

@@ -15,8 +15,8 @@ import onnx_ir as ir
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp.program.onnxruntime_session import Session
-from onnxexp.testing.other_sizes import Sizes, inputs_at, larger_sizes, sizes_of_one, symbol_values
+from onnxexp._model.onnxruntime_session import Session
+from onnxexp.testing._other_sizes import Sizes, inputs_at, larger_sizes, sizes_of_one, symbol_values
 
 from .exporters import DYNAMIC, Exported, classify, export
 from .samples import Sample

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import onnx
 import torch
 
-from onnxexp.testing.other_sizes import Sizes, declared_shape, larger_sizes, resized
+from onnxexp.testing._other_sizes import Sizes, declared_shape, larger_sizes, resized
 
 __all__ = ["Resize", "bordered", "free_axes", "misdeclared", "resize_for"]
 

@@ -20,7 +20,7 @@ import torch
 
 pytest.importorskip("expecttest", reason="PyTorch's operator database needs it")
 
-from onnxexp.testing.other_sizes import inputs_at, larger_sizes, sizes_of_one, symbol_values
+from onnxexp.testing._other_sizes import inputs_at, larger_sizes, sizes_of_one, symbol_values
 
 from . import extremes, running
 from .exporters import DYNAMIC

@@ -11,10 +11,10 @@ import onnxruntime
 import torch
 
 from onnxexp import Builder, Tensor
-from onnxexp.builder.builder import state_of
-from onnxexp.lowering.assemble import assemble
-from onnxexp.neutral_graph import ScalarType, TensorType
-from onnxexp.serialize import to_proto
+from onnxexp._builder.builder import state_of
+from onnxexp._lowering.assemble import assemble
+from onnxexp._neutral_graph import ScalarType, TensorType
+from onnxexp._serialize import to_proto
 
 __all__ = ["X", "finish", "kinds", "number", "ready", "run", "same", "vector"]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from onnxexp.cli import main
+from onnxexp._cli import main
 
 __all__ = ["Ran", "install", "run", "separately"]
 
@@ -46,7 +46,7 @@ def run(capsys: pytest.CaptureFixture[str], *argv: str) -> Ran:
 def separately(*argv: str, cwd: Path, path: list[Path] | None = None, code: str = "", **environment: str) -> Ran:
     """Run a command in a process of its own; `code` runs after it in the same process."""
     without_working_directory = "import sys; sys.path[:] = filter(None, sys.path)"  # -P does it from Python 3.11 on
-    command = f"from onnxexp.cli import main; status = main(sys.argv[1:])\n{textwrap.dedent(code)}\nsys.exit(status)"
+    command = f"from onnxexp._cli import main; status = main(sys.argv[1:])\n{textwrap.dedent(code)}\nsys.exit(status)"
     start = ["-c", f"{without_working_directory}; {command}"] if code else ["-m", "onnxexp"]
     variables = {name: value for name, value in os.environ.items() if not name.startswith("ONNXEXP_")}
     variables |= {"PYTHONPATH": os.pathsep.join(map(str, [*(path or []), ROOT])), **environment}

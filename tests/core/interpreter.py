@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.torch_export.program_converter import to_graph
-from onnxexp.neutral_graph import Graph, Node, Value
-from onnxexp.torch_ops.schemas import overload
+from onnxexp._neutral_graph import Graph, Node, Value
+from onnxexp._torch_export.program_converter import to_graph
+from onnxexp._torch_ops.schemas import overload
 
 
 def capture(model: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any = None) -> Graph:

@@ -9,7 +9,7 @@ import onnx_ir as ir
 import torch
 
 from onnxexp import Builder, Tensor
-from onnxexp.neutral_graph import TensorType
+from onnxexp._neutral_graph import TensorType
 
 __all__ = ["PROGRAMS"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.neutral_graph import Graph, Node, ScalarType, TensorType, Type, Value
+from onnxexp._neutral_graph import Graph, Node, ScalarType, TensorType, Type, Value
 
 _SCALARS = {"int": int, "float": float, "bool": bool}
 

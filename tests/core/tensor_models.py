@@ -10,8 +10,8 @@ import onnx_ir as ir
 import onnxruntime
 import torch
 
-from onnxexp.builder.torch_tensor_data import TorchTensor
-from onnxexp.serialize import WriteOptions
+from onnxexp._builder.torch_tensor_data import TorchTensor
+from onnxexp._serialize import WriteOptions
 
 EXTERNAL = WriteOptions(external_data=True)
 

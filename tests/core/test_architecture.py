@@ -22,8 +22,14 @@ ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "core" / "onnxexp"
 PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 
-MAX_LOOSE_FILES = 10
-MAY_KNOW_OPERATORS = {"onnxexp/capture/torch_export/", "onnxexp/functionalize/", "onnxexp/cli/"}
+OUTSIDE_OF_THE_KERNEL = (
+    "__main__.py", "__init__.py", "checking.py", "commands.py", "frontends.py", "graph.py", "rewriting.py", "torch_ops.py",
+    "testing/", "_cli/", "_torch_export/",
+)  # fmt: skip
+"""The public modules, the tools and the frontend of the core's distribution, which the kernel does not import."""
+ANNOTATIONS_ONLY = "_plugins/hookspecs.py"
+"""The hooks name the types of higher layers in annotations; at run time the file imports pluggy only."""
+MAY_KNOW_OPERATORS = {"onnxexp/_torch_export/", "onnxexp/_decompose/", "onnxexp/_functionalize/", "onnxexp/_cli/"}
 
 Sources = Mapping[str, str]
 """The text of each module by its path inside `core/onnxexp`."""
@@ -64,49 +70,54 @@ def imported(name: str, sources: Sources) -> set[str]:
 def circle(sources: Sources) -> list[str]:
     """The modules of one circle of imports; [] if there is none."""
     try:
-        TopologicalSorter({name: imported(name, sources) for name in sources}).prepare()
+        TopologicalSorter({name: imported(name, sources) for name in sources if name != ANNOTATIONS_ONLY}).prepare()
     except CycleError as error:
         modules: list[str] = error.args[1]
         return modules
     return []
 
 
-def floors(page: str) -> dict[str, int]:
-    """The floor of each room in the page's table."""
+def layers(page: str) -> dict[str, int]:
+    """Return the layer of each package in the page's table."""
     rows = re.findall(r"^\| (\d+) \| `([\w/.]+)` \| .+ \|$", page, re.MULTILINE)
-    rooms = [room for _, room in rows]
-    assert len(set(rooms)) == len(rooms), "a room is listed twice"
-    return {room: int(floor) for floor, room in rows}
+    packages = [package for _, package in rows]
+    assert len(set(packages)) == len(packages), "a package is listed twice"
+    return {package: int(layer) for layer, package in rows}
 
 
-def room_of(module: str, rooms: Mapping[str, int]) -> str | None:
-    """The room of a module: the longest entry that its path begins with."""
-    return max((room for room in rooms if module == room or (room[-1] == "/" and module.startswith(room))), key=len, default=None)
+def package_of(module: str, packages: Mapping[str, int]) -> str | None:
+    """Return the package of a module: the longest entry that its path begins with."""
+    entries = (each for each in packages if module == each or (each[-1] == "/" and module.startswith(each)))
+    return max(entries, key=len, default=None)
 
 
 def unlisted(sources: Sources, page: str) -> Iterator[str]:
-    """Modules without a room, and rooms without a module."""
-    rooms = floors(page)
-    found = {name: room_of(name, rooms) for name in sources}
-    yield from (f"{name} is in no room of the page" for name, room in found.items() if room is None)
-    yield from (f"the page lists {room}, which does not exist" for room in rooms if room not in found.values())
+    """Yield modules without a package in the table, and packages without a module."""
+    packages = layers(page)
+    found = {name: package_of(name, packages) for name in sources}
+    yield from (f"{name} is in no package of the page" for name, package in found.items() if package is None)
+    yield from (f"the page lists {package}, which does not exist" for package in packages if package not in found.values())
 
 
 def upward(sources: Sources, page: str) -> Iterator[str]:
-    """Imports from a room into another one that is not on a lower floor."""
-    rooms = floors(page)
+    """Yield imports of a package that is not on a lower layer."""
+    packages = layers(page)
     for name in sources:
-        room = room_of(name, rooms)
-        for other in sorted(imported(name, sources)):
-            target = room_of(other, rooms)
-            if room is not None and target is not None and room != target and rooms[room] <= rooms[target]:
-                yield f"{name} (floor {rooms[room]}) imports {other} (floor {rooms[target]})"
+        package = package_of(name, packages)
+        for other in sorted(imported(name, sources)) if name != ANNOTATIONS_ONLY else ():
+            target = package_of(other, packages)
+            if package is not None and target is not None and package != target and packages[package] <= packages[target]:
+                yield f"{name} (layer {packages[package]}) imports {other} (layer {packages[target]})"
 
 
-def loose_files(sources: Sources) -> Iterator[str]:
-    loose = [name for name in sources if "/" not in name]
-    if len(loose) > MAX_LOOSE_FILES:
-        yield f"{len(loose)} loose files, the limit is {MAX_LOOSE_FILES}: {', '.join(loose)}"
+def of_the_kernel(sources: Sources) -> Iterator[str]:
+    """Yield imports of a frontend, a tool, a public module or a plugin by the kernel."""
+    for name, text in sources.items():
+        if name.startswith(OUTSIDE_OF_THE_KERNEL):
+            continue
+        wrong = [other for other in imported(name, sources) if other.startswith(OUTSIDE_OF_THE_KERNEL) and other != "__init__.py"]
+        wrong += re.findall(r"^ *(?:from|import) (onnxexp_\w+)", text, re.MULTILINE)
+        yield from (f"{name} imports {other}" for other in wrong)
 
 
 def shared_names(sources: Sources) -> Iterator[str]:
@@ -121,7 +132,7 @@ def shared_names(sources: Sources) -> Iterator[str]:
     yield from (f"{shared} is in {', '.join(where)}" for shared, where in homes.items() if len(where) > 1)
 
 
-def test_every_module_is_in_a_room_of_the_page() -> None:
+def test_every_module_is_in_a_package_of_the_page() -> None:
     assert not list(unlisted(core(), PAGE.read_text("utf-8")))
 
 
@@ -133,8 +144,14 @@ def test_no_import_circle() -> None:
     assert circle(core()) == []
 
 
-def test_few_files_are_loose() -> None:
-    assert not list(loose_files(core()))
+def test_the_kernel_imports_no_frontend_no_tool_and_no_plugin() -> None:
+    assert not list(of_the_kernel(core()))
+
+
+def test_the_hooks_import_pluggy_only() -> None:
+    top = ast.parse(core()[ANNOTATIONS_ONLY]).body
+    assert {alias.name for node in top if isinstance(node, ast.Import) for alias in node.names} == {"pluggy"}
+    assert not [node for node in top if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("onnxexp")]
 
 
 def test_files_and_classes_have_names_of_their_own() -> None:
@@ -145,21 +162,22 @@ def test_few_folders_may_know_operators() -> None:
     assert MAY_KNOW_OPERATORS.issuperset(KNOWS_OPERATORS)
 
 
-HOUSE = "| 1 | `top/` | Above. |\n| 0 | `low.py` | Below. |\n"
+TABLE = "| 1 | `top/` | Above. |\n| 0 | `low.py` | Below. |\n"
 
 
 @pytest.mark.parametrize(
     ("check", "sources"),
     [
-        (lambda sources: unlisted(sources, HOUSE), {"top/a.py": "", "low.py": "", "new.py": ""}),
-        (lambda sources: unlisted(sources, HOUSE), {"top/a.py": ""}),
-        (lambda sources: upward(sources, HOUSE), {"top/a.py": "", "low.py": "from onnxexp.top import a"}),
-        (lambda sources: upward(sources, HOUSE), {"top/a.py": "", "low.py": "def f():\n    from onnxexp.top.a import x"}),
-        (lambda sources: upward(sources, HOUSE), {"top/a.py": "", "low.py": "if TYPE_CHECKING:\n    import onnxexp.top.a"}),
+        (lambda sources: unlisted(sources, TABLE), {"top/a.py": "", "low.py": "", "new.py": ""}),
+        (lambda sources: unlisted(sources, TABLE), {"top/a.py": ""}),
+        (lambda sources: upward(sources, TABLE), {"top/a.py": "", "low.py": "from onnxexp.top import a"}),
+        (lambda sources: upward(sources, TABLE), {"top/a.py": "", "low.py": "def f():\n    from onnxexp.top.a import x"}),
+        (lambda sources: upward(sources, TABLE), {"top/a.py": "", "low.py": "if TYPE_CHECKING:\n    import onnxexp.top.a"}),
         (circle, {"a.py": "from onnxexp.b import x", "b.py": "def f():\n    from onnxexp.a import y"}),
         (circle, {"a.py": "if TYPE_CHECKING:\n    from onnxexp import b", "b.py": "import onnxexp.a"}),
         (circle, {"a.py": "from onnxexp.p import x", "p/__init__.py": "from onnxexp.a import y"}),
-        (loose_files, {f"file{number}.py": "" for number in range(11)}),
+        (of_the_kernel, {"_a.py": "from onnxexp._cli import x", "_cli/__init__.py": ""}),
+        (of_the_kernel, {"_a.py": "def f():\n    import onnxexp_aten"}),
         (shared_names, {"a/same.py": "", "b/same.py": ""}),
         (shared_names, {"a.py": "class Same: ...", "b.py": "class Same: ..."}),
     ],
@@ -172,9 +190,9 @@ def test_checks_find_what_they_look_for(check: Callable[[Sources], object], sour
 @pytest.mark.parametrize(
     ("check", "sources"),
     [
-        (lambda sources: unlisted(sources, HOUSE), {"top/a.py": "", "low.py": ""}),
-        (lambda sources: upward(sources, HOUSE), {"top/a.py": "from onnxexp import low", "low.py": "import torch"}),
-        (lambda sources: upward(sources, HOUSE), {"top/a.py": "from onnxexp.top.b import x", "top/b.py": "", "low.py": ""}),
+        (lambda sources: unlisted(sources, TABLE), {"top/a.py": "", "low.py": ""}),
+        (lambda sources: upward(sources, TABLE), {"top/a.py": "from onnxexp import low", "low.py": "import torch"}),
+        (lambda sources: upward(sources, TABLE), {"top/a.py": "from onnxexp.top.b import x", "top/b.py": "", "low.py": ""}),
         (circle, {"a.py": "from onnxexp.b import x", "b.py": "import torch"}),
         (shared_names, {"a/__init__.py": "class _Own: ...", "b/__init__.py": "class _Own: ..."}),
     ],
@@ -184,7 +202,7 @@ def test_checks_leave_the_rest_alone(check: Callable[[Sources], object], sources
     assert not (list(found) if isinstance(found, Iterator) else found)
 
 
-def test_the_page_gives_the_floors() -> None:
-    assert floors(HOUSE) == {"top/": 1, "low.py": 0}
+def test_the_page_gives_the_layers() -> None:
+    assert layers(TABLE) == {"top/": 1, "low.py": 0}
     with pytest.raises(AssertionError, match="twice"):
-        floors(HOUSE + "| 2 | `low.py` | Again. |\n")
+        layers(TABLE + "| 2 | `low.py` | Again. |\n")

@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from onnxexp.errors import OptionError, SerializeError
-from onnxexp.serialize import atomic_folder
-from onnxexp.serialize.atomic_folder import MANIFEST, checked_folder, new_folder
+from onnxexp._errors import OptionError, SerializeError
+from onnxexp._serialize import atomic_folder
+from onnxexp._serialize.atomic_folder import MANIFEST, checked_folder, new_folder
 from tests.faults.folder_kills import HOWS, state, write, write_user_files
 from tests.faults.interrupted import KILL, interrupted
 

@@ -16,8 +16,9 @@ import onnxruntime
 import pytest
 import torch
 
-from onnxexp import Graph, OnnxExporterError, ONNXProgram, PassError, PluginError, hookimpl
-from onnxexp.plugins.plugin import HOOKS
+from onnxexp import OnnxExporterError, ONNXProgram, PassError, PluginError, hookimpl
+from onnxexp._plugins.plugin import HOOKS
+from onnxexp.graph import Graph
 from tests.core.tiny import export
 
 X = torch.randn(2, 3)

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from onnxexp import Builder, LoweringError, OpsetError, Tensor
-from onnxexp.builder.arguments import split_arguments
-from onnxexp.builder.attributes import encode
-from onnxexp.builder.builder import state_of
-from onnxexp.builder.onnx_schemas import Operator, history, ir_version, operator
-from onnxexp.neutral_graph import TensorType
+from onnxexp._builder.arguments import split_arguments
+from onnxexp._builder.attributes import encode
+from onnxexp._builder.builder import state_of
+from onnxexp._builder.onnx_schemas import Operator, history, ir_version, operator
+from onnxexp._neutral_graph import TensorType
 
 
 def spec(name: str, opset: int) -> Operator:

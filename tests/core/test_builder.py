@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from onnxexp import Builder, LoweringError, OpsetError
-from onnxexp.builder.builder import Declined, state_of
-from onnxexp.lowering.assemble import assemble
-from onnxexp.neutral_graph import TensorType
-from onnxexp.serialize import to_proto
+from onnxexp._builder.builder import Declined, state_of
+from onnxexp._lowering.assemble import assemble
+from onnxexp._neutral_graph import TensorType
+from onnxexp._serialize import to_proto
 from tests.core.building import X, finish, kinds, number, run, same, vector
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from onnxexp import Builder, LoweringError, Tensor
-from onnxexp.neutral_graph import TensorType
+from onnxexp._neutral_graph import TensorType
 from tests.core.building import X, kinds, number, ready, run, same, vector
 
 

@@ -21,13 +21,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onnxexp import Builder, LoweringError, OpsetError, Tensor
-from onnxexp.builder.builder import state_of
-from onnxexp.builder.dtypes import type_string
-from onnxexp.builder.onnx_schemas import history
-from onnxexp.lowering.assemble import assemble
-from onnxexp.neutral_graph import TensorType
-from onnxexp.serialize import to_proto
-from onnxexp.version import MAX_OPSET, MIN_OPSET
+from onnxexp._builder.builder import state_of
+from onnxexp._builder.dtypes import type_string
+from onnxexp._builder.onnx_schemas import history
+from onnxexp._lowering.assemble import assemble
+from onnxexp._neutral_graph import TensorType
+from onnxexp._serialize import to_proto
+from onnxexp._version import MAX_OPSET, MIN_OPSET
 from tests.core.operator_calls import CALLS, Dtype, OpCall, S
 from tests.core.operator_programs import PROGRAMS
 

@@ -20,7 +20,7 @@ from torch._export.serde.schema import SCHEMA_VERSION
 from torch.export import Dim
 
 from onnxexp import OptionError
-from onnxexp.cli.pt2_archive import load_archive
+from onnxexp._cli.pt2_archive import load_archive
 from tests.core.commanding import run
 from tests.torch_versions import needs_torch
 

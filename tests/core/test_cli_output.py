@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import onnxexp
-from onnxexp.cli import COMMANDS as BUILT_IN
-from onnxexp.cli.text_or_json import Output, readable
+from onnxexp._cli import COMMANDS as BUILT_IN
+from onnxexp._cli.text_or_json import Output, readable
 from tests.core.commanding import ROOT, install, run, separately
 
 Capsys = pytest.CaptureFixture[str]
@@ -103,7 +103,7 @@ def test_an_unexpected_error_is_one_message(place: Path, capsys: Capsys, monkeyp
     def fail(*given: object) -> None:
         raise ZeroDivisionError("out of nowhere")
 
-    monkeypatch.setattr("onnxexp.cli.config_command._text", fail)
+    monkeypatch.setattr("onnxexp._cli.config_command._text", fail)
     ran = run(capsys, "config")
     assert ran.status == 2 and "onnxexp: ZeroDivisionError: out of nowhere" in ran.err and "Traceback" not in ran.err
     assert "--traceback" in ran.err
@@ -111,7 +111,7 @@ def test_an_unexpected_error_is_one_message(place: Path, capsys: Capsys, monkeyp
 
 
 def test_a_reader_that_leaves_early(place: Path) -> None:
-    code = "import sys; from onnxexp.cli import main; sys.exit(main(['plugins']))"
+    code = "import sys; from onnxexp._cli import main; sys.exit(main(['plugins']))"
     for number in range(300):
         install(
             place / "many", f"pack{number}", f"pack_{number}:table", distribution=f"a-pack-with-a-long-name-{number}" + "x" * 200

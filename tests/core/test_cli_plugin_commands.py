@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onnxexp.cli import COMMANDS
+from onnxexp._cli import COMMANDS
 from tests.core.commanding import Ran, install, run, separately
 
 Capsys = pytest.CaptureFixture[str]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from onnxexp.cli import plugins_command
-from onnxexp.cli.text_or_json import Output
-from onnxexp.plugins.discovery import InstalledPlugin, PluginStatus
-from onnxexp.request import untrusted_files
+from onnxexp._cli import plugins_command
+from onnxexp._cli.text_or_json import Output
+from onnxexp._plugins.discovery import InstalledPlugin, PluginStatus
+from onnxexp._request import untrusted_files
 from tests.core.commanding import install, run, separately
 
 Capsys = pytest.CaptureFixture[str]

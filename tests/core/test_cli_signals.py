@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from onnxexp.cli import main
-from onnxexp.cli.signals import Terminated, signals_raised
+from onnxexp._cli import main
+from onnxexp._cli.signals import Terminated, signals_raised
 from tests.core.commanding import ROOT, install
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows ends a process without a signal")
 
 _SLOW = """
     import sys, time
-    from onnxexp.cli import main
-    from onnxexp.serialize.atomic_file import NewFile
+    from onnxexp._cli import main
+    from onnxexp._serialize.atomic_file import NewFile
 
     slow, complete = sys.argv.pop(1), NewFile.complete
 
@@ -42,7 +42,7 @@ _MODELS = """
 """
 _COMMAND = """
     from pathlib import Path
-    from onnxexp.serialize.atomic_file import write_file
+    from onnxexp._serialize.atomic_file import write_file
 
     SUMMARY = "write a file"
 

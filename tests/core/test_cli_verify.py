@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 import onnxexp
-from onnxexp.checking.runtime_opsets import last_opset
-from onnxexp.cli import installed_versions
+from onnxexp._cli import installed_versions
+from onnxexp._model.runtime_opsets import last_opset
 from tests.core.commanding import install, run
 from tests.core.tiny import export
 
@@ -244,7 +244,7 @@ def test_a_pack_that_needs_what_is_not_there(clinic: Path, capsys: Capsys) -> No
 
 def test_versions_that_nobody_tested(clinic: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "onnxexp.cli.doctor_command.TESTED",
+        "onnxexp._cli.doctor_command.TESTED",
         (
             {"torch": "1.0"},
             {"torch": "1.1", "onnx": installed_versions.installed("onnx")},
@@ -260,7 +260,7 @@ def test_versions_that_nobody_tested(clinic: Path, capsys: Capsys, monkeypatch: 
 
 def test_opsets_that_the_runtime_does_not_load(clinic: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONNXEXP_OPSET", "28")
-    monkeypatch.setattr("onnxexp.checking.runtime_opsets.last_opset", lambda: 21)
+    monkeypatch.setattr("onnxexp._model.runtime_opsets.last_opset", lambda: 21)
     assert any("loads models up to opset 21, but opset 28 is configured" in text for text in findings(capsys))
     monkeypatch.setenv("ONNXEXP_OPSET", "21")
     assert not findings(capsys) and any("later opsets (up to 28" in text for text in findings(capsys, "note"))
@@ -288,7 +288,7 @@ def test_the_last_opset_is_right(capsys: Capsys) -> None:
 
 def test_a_missing_runtime_and_a_bad_configuration(clinic: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "onnxexp.cli.doctor_command.installed", lambda name: "" if name == "onnxruntime" else installed_versions.installed(name)
+        "onnxexp._cli.doctor_command.installed", lambda name: "" if name == "onnxruntime" else installed_versions.installed(name)
     )
     monkeypatch.setenv("ONNXEXP_DEBUG", "perhaps")
     told = findings(capsys)
@@ -317,7 +317,7 @@ def test_nightly_and_local_versions_meet_a_requirement(clinic: Path, capsys: Cap
     metadata = clinic / "tiny_pack-1.0.dist-info" / "METADATA"
     metadata.write_text(metadata.read_text() + "Requires-Dist: torch (>=2.13,<3)\n")
     for present, met in {"2.13.0+cpu": True, "2.14.0.dev20260101": True, "2.9.1": False, "3.0": False}.items():
-        monkeypatch.setattr("onnxexp.cli.doctor_command.installed", lambda name, present=present: present)
+        monkeypatch.setattr("onnxexp._cli.doctor_command.installed", lambda name, present=present: present)
         told = [text for text in findings(capsys) if text.startswith("tiny-pack needs torch ")]
         assert bool(told) is not met, present
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from onnxexp.errors import OptionError
-from onnxexp.request.config import KEYS, Config, load
+from onnxexp._errors import OptionError
+from onnxexp._request.config import KEYS, Config, load
 
 HASH = "sha256:" + "0" * 64
 
@@ -177,7 +177,7 @@ def test_malformed_arguments(folder: Path, given: dict[str, Any], message: str) 
 
 def test_no_torch_is_needed() -> None:
     program = (
-        "import sys, onnxexp.request.config as c, onnxexp.plugins.discovery as d; "
+        "import sys, onnxexp._request.config as c, onnxexp._plugins.discovery as d; "
         "d.states(c.load()); print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

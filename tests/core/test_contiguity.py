@@ -12,8 +12,8 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from onnxexp.functionalize.contiguity import _AS_WITHOUT_DATA, _IF_INPUTS_ARE, _LIKE_FIRST, Contiguity
-from onnxexp.functionalize.mutation import facts, packet
+from onnxexp._functionalize.contiguity import _AS_WITHOUT_DATA, _IF_INPUTS_ARE, _LIKE_FIRST, Contiguity
+from onnxexp._functionalize.mutation import facts, packet
 from tests.core.interpreter import capture
 from tests.core.test_functionalize import Lambda
 

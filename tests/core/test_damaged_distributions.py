@@ -13,7 +13,7 @@ from tests.core.packs import DAMAGED, write_damaged
 EXPORT = """
 import sys
 import torch, onnxexp
-from onnxexp.cli import main
+from onnxexp._cli import main
 onnxexp.export(torch.nn.Linear(2, 2), (torch.ones(1, 2),))  # now all is imported: torch and networkx read entry points as well
 sys.path.append(sys.argv[1])
 onnxexp.export(torch.nn.Linear(2, 2), (torch.ones(1, 2),))

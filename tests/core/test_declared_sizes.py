@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from onnxexp.program.declared_sizes import size_at
+from onnxexp._model.declared_sizes import size_at
 from tests.core.commanding import run
 
 RUNS_A_COMMAND = (

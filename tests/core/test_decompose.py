@@ -13,12 +13,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from onnxexp import Builder, SymbolicTable, Tensor, UnsupportedOperators
-from onnxexp.capture.torch_export import frontend
-from onnxexp.capture.torch_export.decompose import node_decomposer as decompose
-from onnxexp.capture.torch_export.decompose.node_decomposer import Decomposer
-from onnxexp.neutral_graph import Graph, Node, ScalarType, TensorType, Value
-from onnxexp.request.dynamic_shapes import read_dynamic
-from onnxexp.request.options import Options
+from onnxexp._decompose import node_decomposer as decompose
+from onnxexp._decompose.node_decomposer import Decomposer
+from onnxexp._neutral_graph import Graph, Node, ScalarType, TensorType, Value
+from onnxexp._request.dynamic_shapes import read_dynamic
+from onnxexp._request.options import Options
+from onnxexp._torch_export import frontend
 from tests.core.tiny import export
 
 torch.manual_seed(0)

@@ -13,8 +13,8 @@ from torch.export import Dim
 from torch.nn import functional
 
 import onnxexp
-from onnxexp.errors import CaptureError
-from onnxexp.program.program import ONNXProgram
+from onnxexp._errors import CaptureError
+from onnxexp._program.program import ONNXProgram
 
 
 def told(model: Callable[..., Any], shape: tuple[int, ...], axes: dict[int, Any]) -> tuple[ONNXProgram, list[str]]:

@@ -12,11 +12,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-import onnxexp.serialize as serialize
-from onnxexp.builder.torch_tensor_data import TorchTensor
-from onnxexp.errors import SerializeError
-from onnxexp.serialize import direct_files, save
-from onnxexp.serialize.direct_files import DirectReader, exceeds_cache
+import onnxexp._serialize as serialize
+from onnxexp._builder.torch_tensor_data import TorchTensor
+from onnxexp._errors import SerializeError
+from onnxexp._serialize import direct_files, save
+from onnxexp._serialize.direct_files import DirectReader, exceeds_cache
 from tests.core.tensor_models import model_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="O_DIRECT is Linux's")

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from onnxexp import LoweringError, OpsetError, OptionError, PluginConflict, SymbolicTable
-from onnxexp.cli.dispatch_reasons import claims
-from onnxexp.symbolics.dispatch import Dispatcher, Source
+from onnxexp._cli.dispatch_reasons import claims
+from onnxexp._symbolics.dispatch import Dispatcher, Source
 from tests.core.tiny import export
 
 X = torch.randn(2, 3)

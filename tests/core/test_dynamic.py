@@ -11,13 +11,13 @@ import torch
 from torch.export import Dim, ExportedProgram
 
 import onnxexp
-from onnxexp.capture.example_inputs import adapted_inputs, describe_enlargement, enlarge
-from onnxexp.capture.output_axes import name_output_axes
-from onnxexp.capture.size_text import dim_text
-from onnxexp.capture.torch_export.symbol_names import check_dynamic, symbol_names
-from onnxexp.errors import CaptureError, OptionError
-from onnxexp.neutral_graph import TensorType, Value
-from onnxexp.request.dynamic_shapes import DynamicSpec, read_dynamic
+from onnxexp._capture.example_inputs import adapted_inputs, describe_enlargement, enlarge
+from onnxexp._capture.output_axes import name_output_axes
+from onnxexp._capture.size_text import dim_text
+from onnxexp._errors import CaptureError, OptionError
+from onnxexp._neutral_graph import TensorType, Value
+from onnxexp._request.dynamic_shapes import DynamicSpec, read_dynamic
+from onnxexp._torch_export.symbol_names import check_dynamic, symbol_names
 
 ANY = Dim.DYNAMIC
 

@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.export import Dim
 
 from onnxexp import CaptureError, export
-from onnxexp.capture.example_inputs import enlarge
-from onnxexp.capture.fitting_examples import fitting_example
-from onnxexp.request.dynamic_shapes import read_dynamic
+from onnxexp._capture.example_inputs import enlarge
+from onnxexp._capture.fitting_examples import fitting_example
+from onnxexp._request.dynamic_shapes import read_dynamic
 
 past = Dim("past", min=1, max=64)
 CACHED: Any = {"x": {0: "b", 1: "t"}, "cache": {0: "b", 1: "p"}, "mask": {0: "b", 1: "t", 2: "all"}}

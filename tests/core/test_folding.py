@@ -14,12 +14,12 @@ import torch
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from onnxexp import Builder, OpsetError, Tensor
-from onnxexp.builder.builder import state_of
-from onnxexp.builder.constant_folding import COMPUTED, SMALL, VIEWS
-from onnxexp.builder.onnx_schemas import history
-from onnxexp.lowering.assemble import assemble
-from onnxexp.neutral_graph import TensorType
-from onnxexp.serialize import to_proto
+from onnxexp._builder.builder import state_of
+from onnxexp._builder.constant_folding import COMPUTED, SMALL, VIEWS
+from onnxexp._builder.onnx_schemas import history
+from onnxexp._lowering.assemble import assemble
+from onnxexp._neutral_graph import TensorType
+from onnxexp._serialize import to_proto
 from tests.core.operator_calls import Dtype, OpCall, S
 from tests.core.test_builder_schemas import DTYPES, Attempt, attempts
 
@@ -270,7 +270,7 @@ def test_operators_whose_reference_is_wrong_or_missing_become_nodes() -> None:
 
 
 def test_the_reason_why_a_node_is_not_folded_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "onnxexp.builder.constant_folding")
+    caplog.set_level(logging.DEBUG, "onnxexp._builder.constant_folding")
     op = Builder(20)
     assert op.Gather(op.constant([1.0, 2.0]), 5).const is None
     assert [record.getMessage() for record in caplog.records] == [

@@ -11,8 +11,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 import onnxexp
-from onnxexp import Graph, Node, TensorType, Value
-from onnxexp.capture.captured_program import CapturedProgram
+from onnxexp._capture.captured_program import CapturedProgram
+from onnxexp.graph import Graph, Node, TensorType, Value
 
 TENSOR = TensorType(torch.float32, (2,))
 
@@ -31,7 +31,7 @@ def captured(**changes: Any) -> Any:
             result = Value("y", TENSOR)
             graph = Graph(inputs=[given], outputs=[result], nodes=[Node(changes.pop("op", "aten::relu"), [given], [result])])
             specs = pytree.tree_structure((args, kwargs)), pytree.tree_structure(result)
-            program = CapturedProgram(graph, lambda node: None, *specs)
+            program = CapturedProgram(graph, *specs)
             for name, value in changes.items():
                 owner, _, attribute = name.rpartition("__")
                 object.__setattr__(getattr(program, owner) if owner else program, attribute, value)

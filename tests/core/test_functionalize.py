@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from onnxexp.errors import CaptureError
-from onnxexp.functionalize import functionalize
-from onnxexp.functionalize.mutation import facts
-from onnxexp.neutral_graph import Graph, Node, TensorType, Value, Where
+from onnxexp._errors import CaptureError
+from onnxexp._functionalize import functionalize
+from onnxexp._functionalize.mutation import facts
+from onnxexp._neutral_graph import Graph, Node, TensorType, Value, Where
 from tests.core.interpreter import capture, check_types, run
 from tests.core.views import CASES
 from tests.core.writes import Fn, x34

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from onnxexp.errors import CaptureError
-from onnxexp.functionalize import functionalize
-from onnxexp.functionalize.mutation import facts
-from onnxexp.neutral_graph import Graph, Node, ScalarType, TensorType, Value
+from onnxexp._errors import CaptureError
+from onnxexp._functionalize import functionalize
+from onnxexp._functionalize.mutation import facts
+from onnxexp._neutral_graph import Graph, Node, ScalarType, TensorType, Value
 from tests.core.interpreter import run
 from tests.core.scripted import scripted
 

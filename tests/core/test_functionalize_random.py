@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from onnxexp.errors import CaptureError
-from onnxexp.functionalize import functionalize
-from onnxexp.functionalize.mutation import facts
-from onnxexp.neutral_graph import Graph, Node, TensorType, Value
-from onnxexp.torch_ops.schemas import bind, overload
+from onnxexp._errors import CaptureError
+from onnxexp._functionalize import functionalize
+from onnxexp._functionalize.mutation import facts
+from onnxexp._neutral_graph import Graph, Node, TensorType, Value
+from onnxexp._torch_ops.schemas import bind, overload
 from tests.core.interpreter import check_types, run
 from tests.core.scripted import scripted
 

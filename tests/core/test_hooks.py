@@ -19,23 +19,20 @@ import onnxexp
 from onnxexp import (
     Builder,
     CaptureError,
-    Graph,
     LoweringError,
-    Node,
     ONNXProgram,
     OptionError,
     Options,
     PassError,
     PluginError,
     SerializeError,
-    TensorType,
-    Value,
     hookimpl,
 )
-from onnxexp.capture.captured_program import CapturedProgram
-from onnxexp.plugins import discovery, hookspecs
-from onnxexp.plugins.plugin import HOOKS
-from onnxexp.request.dynamic_shapes import DynamicSpec
+from onnxexp._capture.captured_program import CapturedProgram
+from onnxexp._plugins import discovery, hookspecs
+from onnxexp._plugins.plugin import HOOKS
+from onnxexp._request.dynamic_shapes import DynamicSpec
+from onnxexp.graph import Graph, Node, TensorType, Value
 from tests.core.tiny import export
 
 X = torch.randn(2, 3)
@@ -208,7 +205,7 @@ def capture_chain(model: Any, args: Any, kwargs: Any, spec: DynamicSpec) -> Capt
         graph.nodes.append(Node(f"aten::{name}", [values[-2]], [values[-1]]))
     graph.outputs = values[-1:]
     in_spec, out_spec = pytree.tree_structure((tuple(args), dict(kwargs))), pytree.tree_structure(x)
-    return CapturedProgram(graph, lambda node: None, in_spec, out_spec)
+    return CapturedProgram(graph, in_spec, out_spec)
 
 
 def test_capture_is_a_frontend_of_a_third_party() -> None:

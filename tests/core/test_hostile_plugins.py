@@ -14,12 +14,12 @@ from importlib_metadata import EntryPoint
 
 import onnxexp
 from onnxexp import PluginLoadError
-from onnxexp.plugins import discovery, isolated_import
-from onnxexp.plugins.discovery import states
-from onnxexp.plugins.installed_plugin import InstalledPlugin
-from onnxexp.plugins.loading import load
-from onnxexp.plugins.own_distributions import OWNERS
-from onnxexp.request.config import load as configured
+from onnxexp._plugins import discovery, isolated_import
+from onnxexp._plugins.discovery import states
+from onnxexp._plugins.installed_plugin import InstalledPlugin
+from onnxexp._plugins.loading import load
+from onnxexp._plugins.own_distributions import OWNERS
+from onnxexp._request.config import load as configured
 from tests.core.commanding import run
 from tests.core.packs import BROKEN, TABLE, install, write_metadata
 

@@ -10,9 +10,9 @@ from types import ModuleType
 import pytest
 
 from onnxexp import PluginLoadError
-from onnxexp.plugins.discovery import discover, record_hash, states
-from onnxexp.plugins.loading import load
-from onnxexp.request.config import load as configured
+from onnxexp._plugins.discovery import discover, record_hash, states
+from onnxexp._plugins.loading import load
+from onnxexp._request.config import load as configured
 from tests.core.packs import TABLE, install, write_metadata
 
 EVIL = "raise AssertionError('imported')\n"

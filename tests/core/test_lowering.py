@@ -10,12 +10,12 @@ import torch
 from torch import nn
 
 from onnxexp import Builder, LoweringError, OpsetError, SymbolicTable, Tensor, UnsupportedOperators
-from onnxexp.builder.builder import state_of
-from onnxexp.lowering.control_flow import LOWERINGS
-from onnxexp.lowering.lowering import Lowering
-from onnxexp.neutral_graph import Graph, Node, ScalarType, TensorType, Value, Where
-from onnxexp.plugins.loading import Plugins
-from onnxexp.plugins.plugin import Plugin
+from onnxexp._builder.builder import state_of
+from onnxexp._lowering.control_flow import LOWERINGS
+from onnxexp._lowering.lowering import Lowering
+from onnxexp._neutral_graph import Graph, Node, ScalarType, TensorType, Value, Where
+from onnxexp._plugins.loading import Plugins
+from onnxexp._plugins.plugin import Plugin
 from tests.core.tiny import export
 from tests.torch_versions import needs_torch
 

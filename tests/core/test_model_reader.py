@@ -14,8 +14,8 @@ from google.protobuf.internal import encoder
 from onnx import TensorProto, helper
 
 from onnxexp import OptionError
-from onnxexp.serialize import WriteOptions, save
-from onnxexp.serialize.model_reader import parse_model, read_model
+from onnxexp._serialize import WriteOptions, save
+from onnxexp._serialize.model_reader import parse_model, read_model
 
 DATA = np.arange(6, dtype=np.float32)
 SECRET = "the private file"
@@ -258,8 +258,8 @@ def test_a_model_in_memory_has_no_other_files() -> None:
 @pytest.mark.parametrize("change", [lambda tensor: tensor.dims.append(-2), lambda tensor: tensor.dims.extend([-2, -3])])
 def test_negative_sizes_are_not_written(change: Callable[[TensorProto], None]) -> None:
     """protobuf's encoder never ends with a negative length."""
-    from onnxexp.errors import SerializeError
-    from onnxexp.serialize.proto_layout import lay_out
+    from onnxexp._errors import SerializeError
+    from onnxexp._serialize.proto_layout import lay_out
 
     tensor = external([])
     change(tensor)

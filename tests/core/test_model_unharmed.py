@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import onnxexp
-from onnxexp.capture.private_model import private_model, private_tensors
+from onnxexp._capture.private_model import private_model, private_tensors
 
 
 def trained() -> torch.nn.Sequential:

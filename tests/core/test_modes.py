@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from onnxexp.capture import torch_state
-from onnxexp.capture.torch_state import replace_attributes, torch_mode
+from onnxexp._capture import torch_state
+from onnxexp._capture.torch_state import replace_attributes, torch_mode
 
 
 def test_what_cannot_all_be_replaced_is_not_replaced_at_all() -> None:

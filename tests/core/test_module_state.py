@@ -28,9 +28,9 @@ OUTLIVES_AN_EXPORT: dict[tuple[str, str], str] = {
 """The project's objects that outlive an export, by file and name, each with the reason."""
 
 OF_OTHERS: dict[tuple[str, str], str] = {
-    ("cli/model_target.py", "sys"): "the command line imports the user's module as Python imports a script",
-    ("cli/standard_streams.py", "sys"): "the command line replaces standard streams that are closed",
-    ("plugins/isolated_import.py", "sys"): "unloads the modules of a failed import",
+    ("_cli/model_target.py", "sys"): "the command line imports the user's module as Python imports a script",
+    ("_cli/standard_streams.py", "sys"): "the command line replaces standard streams that are closed",
+    ("_plugins/isolated_import.py", "sys"): "unloads the modules of a failed import",
     ("autograd/onnxexp_autograd/interception.py", "FunctionMeta"): "torch's metaclass, restored when no thread captures",
     ("autograd/onnxexp_autograd/interception.py", "torch_function"): "torch's module, restored when no thread captures",
     ("autograd/onnxexp_autograd/interception.py", "dynamo_allowed_ids"): "torch's set, restored at the end of the capture",

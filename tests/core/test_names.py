@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp.errors import OptionError
-from onnxexp.request.dynamic_shapes import read_dynamic
-from onnxexp.request.io_names import assign_names, assign_output_names
-from onnxexp.request.pytree_leaves import RenamingKey, bind, flatten_inputs, flatten_output_spec, flatten_outputs
+from onnxexp._errors import OptionError
+from onnxexp._request.dynamic_shapes import read_dynamic
+from onnxexp._request.io_names import assign_names, assign_output_names
+from onnxexp._request.pytree_leaves import RenamingKey, bind, flatten_inputs, flatten_output_spec, flatten_outputs
 
 T = torch.ones(2)
 Pair = collections.namedtuple("Pair", ["left", "right"])

@@ -12,8 +12,8 @@ from torch import nn
 
 import onnxexp
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp.checking.output_check import output_mismatch
-from onnxexp.neutral_graph import Dim, TensorType, Value
+from onnxexp._lowering.output_check import output_mismatch
+from onnxexp._neutral_graph import Dim, TensorType, Value
 
 SYMBOLS = frozenset({"n", "m"})
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import onnxexp
-from onnxexp.errors import CaptureError
+from onnxexp._errors import CaptureError
 
 X = torch.arange(8.0)
 VIEWS: dict[str, Callable[[Tensor], Tensor]] = {

@@ -12,7 +12,7 @@ import pytest
 from torch.export import Dim
 
 from onnxexp import OptionError
-from onnxexp.cli.pt2_archive import load_archive
+from onnxexp._cli.pt2_archive import load_archive
 from tests.core.test_cli_archives import change_json, rewritten, saved
 
 

@@ -15,10 +15,10 @@ from importlib_metadata import Distribution, EntryPoints
 
 import onnxexp
 from onnxexp import PluginConflict, PluginLoadError, SymbolicTable
-from onnxexp.cli.loaded_plugins import load_all
-from onnxexp.plugins.discovery import discover, record_hash, states
-from onnxexp.plugins.loading import load
-from onnxexp.request.config import load as configured
+from onnxexp._cli.loaded_plugins import load_all
+from onnxexp._plugins.discovery import discover, record_hash, states
+from onnxexp._plugins.loading import load
+from onnxexp._request.config import load as configured
 from tests.core.packs import TABLE, install
 
 
@@ -36,7 +36,7 @@ def state(name: str, **options: Any) -> tuple[str, str]:
     return next((each.state, each.reason) for each in states(configured(**options)) if each.found.name == name)
 
 
-def loaded(*names: Any) -> tuple[onnxexp.plugins.loading.Plugin, ...]:  # type: ignore[name-defined]
+def loaded(*names: Any) -> tuple[onnxexp._plugins.loading.Plugin, ...]:  # type: ignore[name-defined]
     return load(configured(plugins=list(names))).loaded
 
 

@@ -9,9 +9,9 @@ import onnx_ir as ir
 import pytest
 import torch
 
-from onnxexp.cli.text_or_json import Output, readable
-from onnxexp.program.printable_text import one_line, printable
-from onnxexp.serialize import save
+from onnxexp._cli.text_or_json import Output, readable
+from onnxexp._model.printable_text import one_line, printable
+from onnxexp._serialize import save
 from tests.core.commanding import run
 from tests.core.tensor_models import model_of
 
@@ -65,7 +65,7 @@ def test_commands_print_such_names_in_their_lines(file: Path, tmp_path: Path, ca
 
 
 def test_a_printed_model_has_one_line_for_each_node(file: Path) -> None:
-    from onnxexp.checking.model_text import render
+    from onnxexp._model.model_text import render
 
     assert all(map(str.isprintable, render(ir.load(file)).split("\n")))
     assert len(render(ir.load(file)).split("\n")) == 9

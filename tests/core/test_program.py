@@ -16,11 +16,11 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp.builder.dtypes import to_onnx
-from onnxexp.errors import OnnxExporterError
-from onnxexp.program import onnxruntime_session
-from onnxexp.program.onnxruntime_session import Session
-from onnxexp.program.program import InputSlot, ONNXProgram, OutputSlot, Signature
+from onnxexp._builder.dtypes import to_onnx
+from onnxexp._errors import OnnxExporterError
+from onnxexp._model import onnxruntime_session
+from onnxexp._model.onnxruntime_session import Session
+from onnxexp._program.program import InputSlot, ONNXProgram, OutputSlot, Signature
 
 HEADER = '<ir_version: 10, opset_import: ["": 20]>'
 
@@ -234,7 +234,7 @@ def test_session_is_made_once_and_dropped_with_the_model(monkeypatch: pytest.Mon
             made.append(model)
             super().__init__(model, *args)
 
-    monkeypatch.setattr("onnxexp.program.program.Session", Counted)
+    monkeypatch.setattr("onnxexp._program.program.Session", Counted)
     exported = program(ADD, optional, numbers(1), numbers(2), feeds={"a": 0, "b": 1})
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda n: exported(numbers(n), numbers(1)).item(), range(40)))

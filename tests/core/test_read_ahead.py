@@ -10,10 +10,10 @@ import pytest
 import safetensors.torch
 import torch
 
-import onnxexp.serialize as serialize
-from onnxexp.errors import SerializeError
-from onnxexp.serialize import save
-from onnxexp.serialize.read_ahead import read_ahead
+import onnxexp._serialize as serialize
+from onnxexp._errors import SerializeError
+from onnxexp._serialize import save
+from onnxexp._serialize.read_ahead import read_ahead
 from tests.core.tensor_models import mixed, model_of
 
 

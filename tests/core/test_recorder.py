@@ -10,10 +10,10 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from onnxexp.capture.torch_export.decompose.node_decomposer import Decomposer
-from onnxexp.capture.torch_export.decompose.op_recorder import OpRecorder
-from onnxexp.errors import CaptureError
-from onnxexp.neutral_graph import Graph, Node, ScalarType, TensorType, Value
+from onnxexp._decompose.node_decomposer import Decomposer
+from onnxexp._decompose.op_recorder import OpRecorder
+from onnxexp._errors import CaptureError
+from onnxexp._neutral_graph import Graph, Node, ScalarType, TensorType, Value
 
 
 def text(size: Any) -> Any:

@@ -9,11 +9,11 @@ import torch
 from torch.export import Dim
 
 from onnxexp import CaptureError
-from onnxexp.capture.example_inputs import adapted_inputs, describe_enlargement, enlarge
-from onnxexp.capture.torch_export.export_errors import explain
-from onnxexp.capture.torch_export.guard_warnings import record_guard_sources
-from onnxexp.capture.torch_state import torch_mode
-from onnxexp.request.dynamic_shapes import read_dynamic
+from onnxexp._capture.example_inputs import adapted_inputs, describe_enlargement, enlarge
+from onnxexp._capture.torch_state import torch_mode
+from onnxexp._request.dynamic_shapes import read_dynamic
+from onnxexp._torch_export.export_errors import explain
+from onnxexp._torch_export.guard_warnings import record_guard_sources
 from tests.core.tiny import export
 
 X = torch.ones(3, 4)

@@ -8,8 +8,8 @@ import sys
 import onnx_ir as ir
 import pytest
 
-from onnxexp.checking.model_text import render
-from onnxexp.program.type_text import bytes_text, place_of, type_text
+from onnxexp._model.model_text import render
+from onnxexp._model.type_text import bytes_text, place_of, type_text
 
 GRAPH = """<ir_version: 10, opset_import: ["": 20, "my.domain": 1], producer_name: "onnxexp", producer_version: "1.2">
 net (float[batch, 3] x, float16[2, N] y, bool c) => (float[batch, 3] z, int64[1] s)

@@ -14,9 +14,9 @@ from torch import nn
 from torch.export import Dim
 
 import onnxexp
-from onnxexp.errors import OnnxExporterError
-from onnxexp.program.program import ONNXProgram
-from onnxexp.torch_compat import RELEASE
+from onnxexp._errors import OnnxExporterError
+from onnxexp._program.program import ONNXProgram
+from onnxexp._torch_compat import RELEASE
 
 pytest.importorskip("onnxexp_aten", reason="the operators are the aten plugin's")
 

@@ -16,8 +16,8 @@ from torch.export import Dim
 from torch.nn import functional
 
 import onnxexp
-from onnxexp.capture.torch_export.guard_warnings import record_guard_sources
-from onnxexp.errors import CaptureError
+from onnxexp._errors import CaptureError
+from onnxexp._torch_export.guard_warnings import record_guard_sources
 
 X = torch.ones(8, 4)
 TABLE = torch.ones(1024, 4)

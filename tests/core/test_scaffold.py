@@ -14,8 +14,8 @@ import pytest
 
 import onnxexp
 from onnxexp import OptionError
-from onnxexp.cli import plugin_scaffold
-from onnxexp.cli.plugin_scaffold import create
+from onnxexp._cli import plugin_scaffold
+from onnxexp._cli.plugin_scaffold import create
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "plugin"
@@ -173,7 +173,7 @@ def test_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_no_torch_is_imported(tmp_path: Path) -> None:
-    script = f"import sys, json\nfrom onnxexp.cli.plugin_scaffold import create\ncreate('waves', {str(tmp_path / 'pack')!r})\n"
+    script = f"import sys, json\nfrom onnxexp._cli.plugin_scaffold import create\ncreate('waves', {str(tmp_path / 'pack')!r})\n"
     loaded = json.loads(run("-c", script + "print(json.dumps(list(sys.modules)))", cwd=tmp_path))
     assert not {"torch", "onnx", "onnx_ir"} & set(loaded)
 

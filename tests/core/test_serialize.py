@@ -15,10 +15,10 @@ import pytest
 import torch
 from onnx import numpy_helper
 
-from onnxexp.builder.dtypes import from_onnx, to_onnx
-from onnxexp.builder.torch_tensor_data import TorchTensor
-from onnxexp.errors import OptionError, SerializeError
-from onnxexp.serialize import WriteOptions, save, to_proto
+from onnxexp._builder.dtypes import from_onnx, to_onnx
+from onnxexp._builder.torch_tensor_data import TorchTensor
+from onnxexp._errors import OptionError, SerializeError
+from onnxexp._serialize import WriteOptions, save, to_proto
 from tests.core.tensor_models import EXTERNAL, mixed, model_of, noise, raw, values
 
 DTYPES = [from_onnx(data_type) for data_type in sorted(ir.DataType) if data_type.name not in {"UNDEFINED", "STRING"}

@@ -19,8 +19,8 @@ import onnx_ir as ir
 import pytest
 import torch
 
-from onnxexp.errors import SerializeError
-from onnxexp.serialize import WriteOptions, atomic_file, save
+from onnxexp._errors import SerializeError
+from onnxexp._serialize import WriteOptions, atomic_file, save
 from tests.core.tensor_models import EXTERNAL, model_of, values
 from tests.faults.size_limit import size_limit
 
@@ -141,7 +141,7 @@ def test_a_kill_leaves_the_old_file(tmp_path: Path) -> None:
     program = """
         import sys, time
         import numpy as np, onnx_ir as ir, torch
-        from onnxexp.serialize import save
+        from onnxexp._serialize import save
         from tests.core.tensor_models import model_of
 
         class Slow(ir.Tensor):
@@ -212,7 +212,7 @@ def test_a_limit_on_the_size_of_files(tmp_path: Path) -> None:
 def test_memory_stays_flat(how: str, tmp_path: Path) -> None:
     program = """
         import sys, resource, torch
-        from onnxexp.serialize import WriteOptions, save
+        from onnxexp._serialize import WriteOptions, save
         from tests.core.tensor_models import model_of
 
         path, how = sys.argv[1:]

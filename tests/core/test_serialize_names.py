@@ -13,9 +13,9 @@ import pytest
 import torch
 
 import onnxexp
-from onnxexp.errors import OptionError, SerializeError
-from onnxexp.serialize import WriteOptions, save, to_proto
-from onnxexp.serialize.atomic_file import write_file
+from onnxexp._errors import OptionError, SerializeError
+from onnxexp._serialize import WriteOptions, save, to_proto
+from onnxexp._serialize.atomic_file import write_file
 from tests.core.tensor_models import EXTERNAL, model_of, values
 from tests.core.tiny import TINY
 

@@ -9,7 +9,7 @@ import pytest
 import sympy
 from torch.utils._sympy.functions import FloorDiv, PythonMod
 
-from onnxexp.capture.size_text import dim_text
+from onnxexp._capture.size_text import dim_text
 
 A, B, C = sympy.symbols("a b c", integer=True, positive=True)
 VALUES = {"a": 360, "b": 3, "c": 5}

@@ -14,13 +14,13 @@ import torch.nn.functional as F
 from torch import nn
 from torch.fx.proxy import TracerBase
 
-from onnxexp.capture.source_lines import metadata_location, only_raises_or_warns, record_user_lines
-from onnxexp.capture.torch_export import frontend
-from onnxexp.capture.torch_state import torch_mode
-from onnxexp.neutral_graph import Graph, Where
-from onnxexp.request.dynamic_shapes import read_dynamic
-from onnxexp.request.module_and_forward import as_module
-from onnxexp.request.training_mode import TrainingMode
+from onnxexp._capture.source_lines import metadata_location, only_raises_or_warns, record_user_lines
+from onnxexp._capture.torch_state import torch_mode
+from onnxexp._neutral_graph import Graph, Where
+from onnxexp._request.dynamic_shapes import read_dynamic
+from onnxexp._request.module_and_forward import as_module
+from onnxexp._request.training_mode import TrainingMode
+from onnxexp._torch_export import frontend
 
 MESSAGES = """
 if x > 3:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from onnxexp.builder.torch_tensor_data import TorchTensor
-from onnxexp.errors import SerializeError
+from onnxexp._builder.torch_tensor_data import TorchTensor
+from onnxexp._errors import SerializeError
 from tests.core.tensor_models import noise, raw
 
 VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {

@@ -14,7 +14,7 @@ import torch
 
 import onnxexp
 from onnxexp import Builder, OpsetError, SymbolicTable, Tensor
-from onnxexp.passes import contract
+from onnxexp._passes import contract
 from onnxexp.testing import OPSETS, Case, cases, cases_of, check_case, check_table
 from tests.older_releases import RUNTIME
 

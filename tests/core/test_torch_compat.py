@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from onnxexp.plugins import capture_hook
-from onnxexp.torch_compat import NEWEST_TESTED, untested_torch
+from onnxexp._capture import choose_frontend
+from onnxexp._torch_compat import NEWEST_TESTED, untested_torch
 from tests.core import tiny
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,14 +27,14 @@ def test_a_tested_torch_is_not_warned_of(version: str, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("version", ["2.99.0", "2.99.0.dev20270101+cu140", "3.0.1"])
 def test_a_newer_torch_is_warned_of_once(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "__version__", version)
-    capture_hook.warn_once_if_untested.cache_clear()
+    choose_frontend.warn_once_if_untested.cache_clear()
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             for _ in range(2):
                 tiny.export(torch.nn.ReLU(), (torch.ones(2),))
     finally:
-        capture_hook.warn_once_if_untested.cache_clear()
+        choose_frontend.warn_once_if_untested.cache_clear()
     newest = ".".join(map(str, NEWEST_TESTED))
     (warning,) = (each for each in caught if "is newer than" in str(each.message))
     assert str(warning.message).startswith(f"torch {version} is newer than torch {newest}")

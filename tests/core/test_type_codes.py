@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from onnxexp.torch_ops.type_codes import DTYPES, MEMORY_FORMATS, type_code
+from onnxexp._torch_ops.type_codes import DTYPES, MEMORY_FORMATS, type_code
 
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype is not None and not str(dtype).startswith("torch.q")])

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from onnxexp import OptionError
-from onnxexp.request.checkpoint import read_checkpoint
-from onnxexp.request.untrusted_files import open_regular, parse_json, parse_toml, read_regular
+from onnxexp._request.checkpoint import read_checkpoint
+from onnxexp._request.untrusted_files import open_regular, parse_json, parse_toml, read_regular
 
 posix = pytest.mark.skipif(os.name != "posix", reason="POSIX's links, pipes and devices")
 

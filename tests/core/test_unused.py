@@ -9,8 +9,8 @@ import torch
 from onnxscript import FLOAT, opset20, script
 
 from onnxexp import Builder, Tensor
-from onnxexp.lowering import assemble
-from onnxexp.neutral_graph import TensorType
+from onnxexp._lowering import assemble
+from onnxexp._neutral_graph import TensorType
 from tests.core.building import vector
 
 

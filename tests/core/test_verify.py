@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from onnxexp.checking.comparison import compare, run_eager
-from onnxexp.errors import OnnxExporterError, VerificationError
-from onnxexp.program.program import ONNXProgram
+from onnxexp._checking.comparison import compare, run_eager
+from onnxexp._errors import OnnxExporterError, VerificationError
+from onnxexp._program.program import ONNXProgram
 from tests.core.test_program import ADD, numbers, program
 
 INF, NAN = math.inf, math.nan

@@ -17,7 +17,7 @@ from torch import nn
 
 import onnxexp
 from onnxexp import CaptureError, OptionError, SerializeError
-from onnxexp.serialize import WriteOptions, save
+from onnxexp._serialize import WriteOptions, save
 from tests.core.exporting import Affine, X, same, valid
 from tests.core.tensor_models import model_of
 from tests.core.tiny import export

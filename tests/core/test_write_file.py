@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from onnxexp.errors import SerializeError
-from onnxexp.serialize.atomic_file import write_file
+from onnxexp._errors import SerializeError
+from onnxexp._serialize.atomic_file import write_file
 
 
 @pytest.fixture

@@ -232,7 +232,7 @@ def test_a_fresh_process_runs_the_file(tmp_path: Path) -> None:
     code = (
         "import sys, numpy; from onnxexp_custom_cpp import runtime; session = runtime.session(sys.argv[1], trusted=True);"
         "ones = numpy.ones((2, 4), numpy.float32); print(session.run(None, {'x': ones, 'y': ones})[0].tolist());"
-        "assert 'onnxexp.pipeline' not in sys.modules and 'onnxexp.capture.torch_export.frontend' not in sys.modules"
+        "assert 'onnxexp._pipeline' not in sys.modules and 'onnxexp._torch_export.frontend' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "model.onnx"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -148,7 +148,7 @@ def test_a_fallback_in_a_fresh_process(tmp_path: Any) -> None:
     code = (
         "import sys, numpy; from onnxexp_custom_cpp import runtime; session = runtime.session(sys.argv[1]);"
         "print(session.run(None, {session.get_inputs()[0].name: 2 * numpy.eye(3, dtype=numpy.float32)})[0].tolist());"
-        "assert 'onnxexp.pipeline' not in sys.modules and 'onnxexp_aten' not in sys.modules"
+        "assert 'onnxexp._pipeline' not in sys.modules and 'onnxexp_aten' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "[2.0, 2.0, 2.0]", done.stderr

@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from onnxexp import OptionError
-from onnxexp.cli import main
+from onnxexp._cli import main
 from onnxexp_custom_cpp.scaffold.pack import create
 
 EVERYTHING = (

@@ -31,9 +31,9 @@ from typing import Any
 import pytest
 import torch
 
-from onnxexp import cli
-from onnxexp.cli.common_arguments import UsageError
-from onnxexp.request import config
+from onnxexp import _cli as cli
+from onnxexp._cli.common_arguments import UsageError
+from onnxexp._request import config
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from onnxexp import errors
+from onnxexp import _errors as errors
 from tests.docs.blocks import blocks
 
 ROOT = Path(__file__).resolve().parents[2]

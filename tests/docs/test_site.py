@@ -15,8 +15,9 @@ import pytest
 import onnxexp
 import onnxexp_transformers
 from docs_tools import hook
-from onnxexp import cli, errors
-from onnxexp.request import config
+from onnxexp import _cli as cli
+from onnxexp import _errors as errors
+from onnxexp._request import config
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -43,7 +44,7 @@ def test_the_site_has_every_public_name(site: Path) -> None:
     api = set().union(*(anchors(page) for page in (site / "reference" / "api").glob("*.html")))
     in_tree = anchors(site / "reference" / "errors.html")
     for name in onnxexp.__all__:
-        assert f"onnxexp.{name}" in api or f"onnxexp.errors.{name}" in in_tree, name
+        assert f"onnxexp.{name}" in api or f"onnxexp._errors.{name}" in in_tree, name
     for name in onnxexp_transformers.__all__:  # `plugin` has the name of its module
         assert api & {f"onnxexp_transformers.{name}", f"onnxexp_transformers.{name}.{name}"}, name
 
@@ -127,7 +128,7 @@ def test_every_error_is_on_the_page() -> None:
     tree, classes = hook.PARTS["error-tree"](), hook.PARTS["error-classes"]()
     for name in errors.__all__:
         assert re.search(rf"\b{name}\b", tree), name
-        assert f"::: onnxexp.errors.{name}\n" in classes
+        assert f"::: onnxexp._errors.{name}\n" in classes
 
 
 def test_the_tree_of_errors_is_as_drawn() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxexp import OnnxExporterError
-from onnxexp.cli import main
+from onnxexp._cli import main
 
 from .fault import fork
 

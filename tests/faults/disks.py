@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from onnxexp.errors import OnnxExporterError
+from onnxexp._errors import OnnxExporterError
 
 from .fault import ONNXEXP, TORCH_ONNX, Row
 from .interrupted import FULL_DISK, interrupted

@@ -14,11 +14,11 @@ import torch
 from onnx import TensorProto, helper
 
 import onnxexp
-from onnxexp.cli.pt2_archive import load_archive
-from onnxexp.program.onnxruntime_session import Session
-from onnxexp.request import config
-from onnxexp.serialize.file_list import written_files
-from onnxexp.serialize.model_reader import read_model
+from onnxexp._cli.pt2_archive import load_archive
+from onnxexp._model.onnxruntime_session import Session
+from onnxexp._request import config
+from onnxexp._serialize.file_list import written_files
+from onnxexp._serialize.model_reader import read_model
 
 from .damaged import Kind, command, outcomes
 from .fault import Fault, Row

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from onnxexp.serialize.atomic_folder import MANIFEST, new_folder
+from onnxexp._serialize.atomic_folder import MANIFEST, new_folder
 
 from .fault import Fault, Row
 from .interrupted import INTERRUPTS, interrupted

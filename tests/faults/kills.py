@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from onnxexp.serialize.hidden_folder import hidden_folder
+from onnxexp._serialize.hidden_folder import hidden_folder
 
 from .fault import ONNXEXP, Row
 from .interrupted import KILL, interrupted

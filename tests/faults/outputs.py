@@ -18,9 +18,9 @@ from typing import Any
 
 import onnxruntime
 import torch
-from onnxexp_report.page import write_page
 
 import onnxexp
+from onnxexp_report.page import write_page
 from onnxexp_sweep import html_page, results
 from tests.sweep.rows import cells, rows
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 import onnxexp
-from onnxexp.cli import main
+from onnxexp._cli import main
 from tests.core.packs import BROKEN, DAMAGED, TABLE, install, write_damaged, write_metadata
 
 from .fault import Fault, Row, fork

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 import onnxexp
-from onnxexp.testing.case import Case, cases_of
+from onnxexp.testing._case import Case, cases_of
 
 from .children import in_child, preload
 

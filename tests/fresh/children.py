@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 import onnxexp
-from onnxexp.plugins.discovery import discover
+from onnxexp._plugins.discovery import discover
 
 __all__ = ["in_child", "preload"]
 

@@ -15,7 +15,7 @@ import torch
 
 import onnxexp
 import onnxexp_ort
-from onnxexp.errors import OnnxExporterError
+from onnxexp._errors import OnnxExporterError
 
 from .program import Program
 

@@ -11,8 +11,8 @@ from typing import Any
 import onnx
 import torch
 
-from onnxexp.errors import LoweringError, OnnxExporterError, OpsetError, PassError, PluginError
-from onnxexp.program.declared_sizes import contradiction
+from onnxexp._errors import LoweringError, OnnxExporterError, OpsetError, PassError, PluginError
+from onnxexp._model.declared_sizes import contradiction
 
 from .comparing import Problem, compared, is_rounding
 from .exporters import Exported, exported

@@ -64,7 +64,7 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
 
 def set_version(root: Path, version: str) -> None:
     """Write a version into every distribution and into what they require of each other."""
-    for file in (root / "core/onnxexp/version.py", root / "pyproject.toml", *sorted(root.glob("plugins/*/pyproject.toml"))):
+    for file in (root / "core/onnxexp/_version.py", root / "pyproject.toml", *sorted(root.glob("plugins/*/pyproject.toml"))):
         text = _VERSION.sub(rf'\1 = "{version}"', file.read_text("utf-8"))
         file.write_text(_REQUIREMENT.sub(rf'"\1>={version}"', text), "utf-8")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from onnxexp.version import __version__
+from onnxexp._version import __version__
 from tests.packaging.conftest import Make
 from tests.packaging.environments import PROJECTS, ROOT, Environment, Wheelhouse, name_of, project
 
@@ -118,7 +118,7 @@ def test_the_command_is_a_script(core: Environment) -> None:
         done = subprocess.run([sys.argv[1], "--version"], capture_output=True, text=True, check=True)
         print(done.stdout)
     """
-    assert project(ROOT)["project"].get("scripts") == {"onnxexp": "onnxexp.cli:main"}
+    assert project(ROOT)["project"].get("scripts") == {"onnxexp": "onnxexp._cli:main"}
     assert core.exe("onnxexp").is_file()
     assert __version__ in core.python(script.replace("sys.argv[1]", repr(str(core.exe("onnxexp"))))).out
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from onnxexp.version import __version__
+from onnxexp._version import __version__
 from tests.packaging.environments import OURS, PROJECTS, ROOT, Wheelhouse, name_of, project
 
 BROUGHT_BY = {"sympy": "torch", "ml_dtypes": "onnx_ir", "google": "onnx"}
@@ -114,7 +114,7 @@ def imports_at_the_top(file: Path) -> Iterator[str]:
 def test_the_core_brings_the_command(house: Wheelhouse) -> None:
     with zipfile.ZipFile(house.one(ROOT, ".whl")) as archive:
         (path,) = (name for name in archive.namelist() if name.endswith("/entry_points.txt"))
-        assert archive.read(path).decode().split() == ["[console_scripts]", "onnxexp", "=", "onnxexp.cli:main"]
+        assert archive.read(path).decode().split() == ["[console_scripts]", "onnxexp", "=", "onnxexp._cli:main"]
 
 
 @each_project

@@ -12,7 +12,7 @@ COUNT = 50
 
 LISTS = """
     import json, sys
-    from onnxexp.cli import main
+    from onnxexp._cli import main
 
     status = main(["plugins", *arguments])
     heavy = ("torch", "onnx", "onnx_ir", "numpy", "onnxruntime", "pluggy")

@@ -91,7 +91,7 @@ def test_the_commands(readme: Environment) -> None:
     commands = [shlex.split(line, comments=True)[1:] for line in lines(README, "onnxexp")]
     script = f"""
         import json
-        from onnxexp import cli
+        from onnxexp import _cli as cli
         print(json.dumps([cli.main(command) for command in json.loads({json.dumps(commands)!r})]))
     """
     assert readme.python(script).reported == [0] * len(commands)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from onnxexp.version import __version__
+from onnxexp._version import __version__
 from tests.packaging.environments import OURS, ROOT, Environment, Wheelhouse, execute, name_of, project
 from tests.packaging.release import arguments, build, install_bare, pythons, set_version, try_out
 from tests.packaging.test_readme import lines
@@ -58,13 +58,13 @@ def test_every_distribution_has_the_version_of_the_core() -> None:
 
 
 def test_one_command_sets_the_version(tmp_path: Path) -> None:
-    for file in ("core/onnxexp/version.py", *(each.relative_to(ROOT) / "pyproject.toml" for each in OURS)):
+    for file in ("core/onnxexp/_version.py", *(each.relative_to(ROOT) / "pyproject.toml" for each in OURS)):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / file, tmp_path / file)
     assert wrong_versions(tmp_path, "9.8.7rc1")
     set_version(tmp_path, "9.8.7rc1")
     assert not wrong_versions(tmp_path, "9.8.7rc1")
-    assert '__version__ = "9.8.7rc1"' in (tmp_path / "core/onnxexp/version.py").read_text("utf-8")
+    assert '__version__ = "9.8.7rc1"' in (tmp_path / "core/onnxexp/_version.py").read_text("utf-8")
 
 
 def test_the_page_has_the_commands() -> None:

@@ -13,7 +13,7 @@ from torch.onnx._internal.torchscript_exporter import utils, verification
 
 import onnxexp
 import onnxexp_torch_onnx
-from onnxexp.torch_compat import ScriptFunction, ScriptModule
+from onnxexp._torch_compat import ScriptFunction, ScriptModule
 
 __all__ = ["EXPORTERS", "accept_right_exports", "has_exported"]
 

@@ -10,7 +10,7 @@ from torch import nn
 from torch.ao import quantization
 
 import onnxexp
-from onnxexp.plugins import discovery
+from onnxexp._plugins import discovery
 
 
 def model() -> nn.Module:

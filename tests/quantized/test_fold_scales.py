@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import onnxexp
-from onnxexp.builder.dtypes import from_onnx
+from onnxexp._builder.dtypes import from_onnx
 from onnxexp_quantized import Quantized
 
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 import torch
+
+import onnxexp
 from onnxexp_report.document import document
 from onnxexp_report.page import write_page
 from onnxexp_report.profile import profiled
-
-import onnxexp
 from tests.checking import networks
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import onnxexp_sweep.sweep as module
-from onnxexp.cli import main
+from onnxexp._cli import main
 from onnxexp_sweep.engine import Finished, Unfinished
 from onnxexp_sweep.results import read
 from tests.sweep.rows import OUTCOME, VERSIONS, cells

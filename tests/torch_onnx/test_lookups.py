@@ -13,7 +13,7 @@ import torch
 
 import onnxexp
 import onnxexp_torch_onnx as onnx_exporter
-from onnxexp.torch_ops.schemas import overload
+from onnxexp._torch_ops.schemas import overload
 from onnxexp_torch_onnx import symbolic_helper, symbolic_opset9, symbolic_opset11
 from onnxexp_torch_onnx.overload_matching import decode_arguments
 from tests.torch_onnx.test_symbolic_helper import check, constant

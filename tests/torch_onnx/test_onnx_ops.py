@@ -9,7 +9,7 @@ import torch
 import torch.onnx.ops
 
 import onnxexp
-from onnxexp.plugins.loading import symbolics_for
+from onnxexp._plugins.loading import symbolics_for
 
 X = torch.randn(2, 3)
 Q = torch.randn(1, 2, 4, 8)

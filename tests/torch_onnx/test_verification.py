@@ -15,7 +15,7 @@ import torch
 
 import onnxexp
 import onnxexp_torch_onnx as onnx_exporter
-from onnxexp.program.onnxruntime_session import Session
+from onnxexp._model.onnxruntime_session import Session
 from onnxexp_torch_onnx.verification import GraphInfo, OnnxBackend, VerificationOptions, find_mismatch, verify
 
 

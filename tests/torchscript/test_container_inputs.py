@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import onnxexp
 from onnxexp import OnnxExporterError, OpsetError, OptionError, VerificationError
-from onnxexp.cli import main
+from onnxexp._cli import main
 
 from .running import OPSETS, Program, copied, exported, programs
 

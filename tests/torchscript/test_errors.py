@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 import onnxexp
-from onnxexp.errors import OnnxExporterError
-from onnxexp.torch_compat import RELEASE
+from onnxexp._errors import OnnxExporterError
+from onnxexp._torch_compat import RELEASE
 
 from . import bad_lists, bad_programs
 

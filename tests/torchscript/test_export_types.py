@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import onnxexp
-from onnxexp.errors import OptionError
+from onnxexp._errors import OptionError
 
 X = torch.rand(2, 3)
 CAPTURES = ("export", "trace")
@@ -48,7 +48,7 @@ def test_what_nothing_lowers_stays_in_its_own_domain(capture) -> None:
 
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_what_nothing_lowers_is_an_aten_node(capture) -> None:
-    kind = onnxexp.lowering.keep_torch_ops.OperatorExportTypes.ONNX_ATEN_FALLBACK
+    kind = onnxexp._lowering.keep_torch_ops.OperatorExportTypes.ONNX_ATEN_FALLBACK
     program, found = graph_of(Unknown(), capture=capture, operator_export_type=kind, plugins=[FEW, "torchscript"])
     assert found == [("", "Relu"), ("org.pytorch.aten", "ATen"), ("", "Neg")]
     node = program.model.graph[1]

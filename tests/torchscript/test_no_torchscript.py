@@ -26,7 +26,7 @@ def without_torchscript(name, globals=None, locals=None, fromlist=(), level=0):
 
 builtins.__import__ = without_torchscript
 import onnxexp
-from onnxexp import cli
+from onnxexp import _cli as cli
 
 model, x = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU()), torch.randn(4, 3)
 reported = {}

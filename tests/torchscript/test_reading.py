@@ -7,7 +7,7 @@ import os
 import pytest
 import torch
 
-from onnxexp.neutral_graph import TensorType, Value
+from onnxexp._neutral_graph import TensorType, Value
 from onnxexp_torchscript.interpreter import Interpreter
 from onnxexp_torchscript.jit_converter import TABLES
 from onnxexp_torchscript.source_locations import Places

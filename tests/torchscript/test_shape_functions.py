@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 import onnxexp
-from onnxexp.errors import CaptureError
+from onnxexp._errors import CaptureError
 from onnxexp_torchscript.abstract_tensor import AbstractTensor
 from onnxexp_torchscript.jit_schemas import named
 from onnxexp_torchscript.shape_functions import infer_result

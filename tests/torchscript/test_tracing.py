@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.utils.dlpack import from_dlpack
 
 import onnxexp
-from onnxexp.errors import CaptureError
-from onnxexp.torch_compat import RELEASE
+from onnxexp._errors import CaptureError
+from onnxexp._torch_compat import RELEASE
 from onnxexp_torchscript.type_inference import TypeInference
 
 from .running import exported

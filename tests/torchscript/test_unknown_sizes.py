@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
-from onnxexp.neutral_graph import TensorType, Value
+from onnxexp._neutral_graph import TensorType, Value
 from onnxexp_torchscript.abstract_tensor import AbstractTensor
 from onnxexp_torchscript.data_dependent_sizes import UnbackedSizes
 from onnxexp_torchscript.jit_schemas import named

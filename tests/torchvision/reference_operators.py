@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from onnxexp.torch_ops.schemas import overload
+from onnxexp._torch_ops.schemas import overload
 
 __all__ = ["define"]
 

@@ -16,7 +16,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import onnxexp
-from onnxexp.checking.comparison import compare
+from onnxexp._checking.comparison import compare
 from onnxexp_transformers.tasks import Part, task_of
 
 from .architecture import Architecture

@@ -275,7 +275,7 @@ def test_the_registration_of_transformers_before_ours() -> None:
 @pytest.mark.parametrize("argument", [True, False])
 def test_without_the_plugin(argument: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     code = MODEL + textwrap.dedent(f"""
-    from onnxexp.plugins import discovery
+    from onnxexp._plugins import discovery
     installed = discovery.discover
     discovery.discover = lambda group="onnxexp.plugins": tuple(
         each for each in installed(group) if each.name != "transformers"
@@ -318,7 +318,7 @@ def test_the_command_compares_a_file_with_a_cache(tmp_path: Path, monkeypatch: p
     run(exported)
     sizes = ["--sizes", "batch=3", "--sizes", "past=7,sequence=2"]
     command = ["verify", "model.onnx", "--against", "models.py:decoder", *sizes, "--json"]
-    document = json.loads(run(f"from onnxexp.cli import main\nmain({command})"))
+    document = json.loads(run(f"from onnxexp._cli import main\nmain({command})"))
     assert [each["ok"] for each in document["runs"]] == [True] * 3, document
     assert [each["name"] for each in document["runs"][2]["outputs"]][1:3] == ["present.0.key", "present.0.value"]
 

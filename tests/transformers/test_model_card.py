@@ -9,7 +9,7 @@ from markdown_it.token import Token
 from transformers import BertConfig
 
 import onnxexp_transformers
-from onnxexp.program.printable_text import one_line
+from onnxexp._model.printable_text import one_line
 from onnxexp_transformers.export_model import ExportedModel
 from onnxexp_transformers.model_card import model_card
 from tests.transformers.test_export_folder import BERT

@@ -8,7 +8,8 @@ from typing import Any
 import onnx_ir as ir
 
 import onnxexp
-from onnxexp.request.dynamic_shapes import DynamicSpec
+from onnxexp.frontends import DynamicSpec
+from onnxexp.graph import Node
 from onnxexp_aten.capture.export_patches import keep_operators_whole
 from onnxexp_aten.complex.complex_lowering import lower_complex
 from onnxexp_aten.passes.allow_zero_sizes import AllowZeroSizes
@@ -47,7 +48,7 @@ class Aten:
         context.plugin_data[SPEC] = spec
 
     @onnxexp.hookimpl
-    def lower_node(self, op: onnxexp.Builder, node: onnxexp.Node) -> Any:
+    def lower_node(self, op: onnxexp.Builder, node: Node) -> Any:
         """Lower a node with complex arguments or results, see `lower_complex`."""
         return lower_complex(op, node)
 

@@ -15,8 +15,8 @@ import onnx_ir as ir
 import torch
 from torch.utils import _pytree as pytree
 
-import onnxexp
 from onnxexp import warn
+from onnxexp.graph import Graph, Node, Value
 from onnxexp_torch_onnx import FunctionExtractor
 
 __all__ = ["extract_functions", "call_between_marks", "replace_marks"]
@@ -60,7 +60,7 @@ def call_between_marks(name: str, call: int, forward: Callable[..., Any], args: 
     return pytree.tree_unflatten(returned, out_spec)
 
 
-def replace_marks(graph: onnxexp.Graph) -> dict[str, str]:
+def replace_marks(graph: Graph) -> dict[str, str]:
     """Remove the marks, and give the nodes between them a scope per call.
 
     Return the Functions' names by scope.
@@ -70,9 +70,9 @@ def replace_marks(graph: onnxexp.Graph) -> dict[str, str]:
     return scopes
 
 
-def _assign_scopes(graph: onnxexp.Graph, scopes: dict[str, str], values: dict[onnxexp.Value, Any], outer: str) -> None:
+def _assign_scopes(graph: Graph, scopes: dict[str, str], values: dict[Value, Any], outer: str) -> None:
     stack: list[tuple[int, str]] = []
-    nodes: list[onnxexp.Node] = []
+    nodes: list[Node] = []
     for node in graph.nodes:
         node.replace_inputs(lambda value: values.get(value, value))
         kind = node.op.partition(".")[0]
@@ -94,7 +94,7 @@ def _assign_scopes(graph: onnxexp.Graph, scopes: dict[str, str], values: dict[on
             while stack.pop()[0] != call:
                 pass
     graph.nodes[:] = nodes
-    graph.outputs = [values.get(output, output) if isinstance(output, onnxexp.Value) else output for output in graph.outputs]
+    graph.outputs = [values.get(output, output) if isinstance(output, Value) else output for output in graph.outputs]
 
 
 def extract_functions(model: ir.Model, scopes: dict[str, str], domain: str) -> None:

@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 
 import onnxexp
 import onnxexp_torch_onnx as torch_onnx
+from onnxexp.graph import Graph, Node
 from onnxexp_autograd.availability import unavailable
 from onnxexp_autograd.function_ops import Function, FunctionOps
 from onnxexp_autograd.local_functions import extract_functions, replace_marks
@@ -122,10 +123,10 @@ class Autograd:
         return None if self._inline and settings.autograd_inlining else _Decision("node")
 
     @onnxexp.hookimpl
-    def pre_pass(self, context: onnxexp.ExportContext) -> Callable[[onnxexp.Graph], bool]:
+    def pre_pass(self, context: onnxexp.ExportContext) -> Callable[[Graph], bool]:
         """Give a Function's node the Function's own arguments, constants included."""
 
-        def function_arguments(graph: onnxexp.Graph) -> bool:
+        def function_arguments(graph: Graph) -> bool:
             operators = _operators(context)
             found = operators is not None and _restore_calls(graph, operators)
             if self._functions:
@@ -147,7 +148,7 @@ class Autograd:
         return functions_of_the_model if self._functions else None
 
     @onnxexp.hookimpl
-    def lower_node(self, op: onnxexp.Builder, node: onnxexp.Node) -> Any:
+    def lower_node(self, op: onnxexp.Builder, node: Node) -> Any:
         """Lower a Function's node with its symbolic."""
         operators = _operators(op.context)
         operator = operators.in_graph(node.op) if operators is not None else None
@@ -159,7 +160,7 @@ class Autograd:
         named = operator.function if decision.how == "python op" else None
         return torch_onnx.call_symbolic(op, decision.symbolic, args, constants=False, python_class=named)
 
-    def _node(self, op: onnxexp.Builder, node: onnxexp.Node, args: Sequence[Any]) -> Any:
+    def _node(self, op: onnxexp.Builder, node: Node, args: Sequence[Any]) -> Any:
         """Lower to one node of a custom domain.
 
         Arguments other than tensors are attributes: ``arg2`` or, nested, ``arg2_0``.
@@ -181,7 +182,7 @@ class Autograd:
         return list(op.domain(self._domain).call(name, *inputs, outputs=len(node.outputs), **known))
 
 
-def _restore_calls(graph: onnxexp.Graph, operators: FunctionOps) -> bool:
+def _restore_calls(graph: Graph, operators: FunctionOps) -> bool:
     """Rename the captured operators; return whether there are any.
 
     A table's entry gets the Function's own arguments.

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, OptionError, Tensor
-from onnxexp.builder.dtypes import to_onnx
+from onnxexp.rewriting import to_onnx
 
 __all__ = ["LETTERS", "CallForm"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, OptionError, SymbolicTable
-from onnxexp.torch_ops.schemas import schemas
+from onnxexp.torch_ops import schemas
 from onnxexp_custom_cpp.bodies.in_work import bodies_in_work
 from onnxexp_custom_cpp.call_form import CallForm
 

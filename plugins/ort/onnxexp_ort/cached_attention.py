@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor, TensorType
+from onnxexp import Builder, Tensor
+from onnxexp.graph import TensorType
 from onnxexp_aten.nn.attention import mask_bias
 from onnxexp_ort.caches import Cache, find_cache, hides_later_keys, size_of
 from onnxexp_ort.domain import DOMAIN

@@ -6,8 +6,7 @@ import onnx_ir as ir
 import torch
 from onnx_ir.passes.common import ShapeInferencePass
 
-from onnxexp.builder.torch_tensor_data import TorchTensor
-from onnxexp.request.unique_names import UniqueNames
+from onnxexp.rewriting import TorchTensor, UniqueNames
 from onnxexp_aten.passes.bfloat16_kernels import uncomputed_bfloat16
 
 __all__ = ["CastBfloat16"]

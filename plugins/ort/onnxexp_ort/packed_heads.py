@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnxexp import Builder, Tensor, TensorType
-from onnxexp.neutral_graph import Dim
+from onnxexp import Builder, Tensor
+from onnxexp.graph import Dim, TensorType
 
 __all__ = ["fits_mask", "heads_of", "packed", "split"]
 

@@ -7,6 +7,7 @@ from typing import Any
 import onnx_ir as ir
 
 import onnxexp
+from onnxexp.graph import Node
 from onnxexp_aten.passes.compose_views import ComposeViews
 from onnxexp_aten.passes.fuse_rotary import FuseRotary
 from onnxexp_ort.cached_attention import FIRST_WITH_ATTENTION, PRESENTS, attend_with_cache
@@ -23,7 +24,7 @@ class ContribOperators:
     """Lower to ONNX Runtime's own operators where they compute exactly the same."""
 
     @onnxexp.hookimpl
-    def lower_node(self, op: onnxexp.Builder, node: onnxexp.Node) -> Any:
+    def lower_node(self, op: onnxexp.Builder, node: Node) -> Any:
         """Lower attention with a key-value cache, see `attend_with_cache`."""
         return attend_with_cache(op) if node.op == "aten::scaled_dot_product_attention" else None
 

@@ -10,8 +10,9 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from onnxexp import Builder, ExportContext, Graph, Node, OptionError, Options, hookimpl
-from onnxexp.suggest import nearest
+from onnxexp import Builder, ExportContext, OptionError, Options, hookimpl
+from onnxexp.commands import nearest
+from onnxexp.graph import Graph, Node
 from onnxexp_quantized.capture.fake_quantize_modules import constant_fake_quantization
 from onnxexp_quantized.capture.forward_hooks import hooked
 from onnxexp_quantized.capture.inputs import quantized_inputs

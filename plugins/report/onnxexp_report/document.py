@@ -12,9 +12,9 @@ from typing import Any
 import onnx_ir as ir
 
 import onnxexp
-from onnxexp import Graph, Node, ONNXProgram, Value
-from onnxexp.checking.origins import NodeOrigin, origin_of
-from onnxexp.program.type_text import type_text
+from onnxexp import ONNXProgram
+from onnxexp.checking import NodeOrigin, origin_of, type_text
+from onnxexp.graph import Graph, Node, Value
 from onnxexp_report.weights import weight_rows
 
 __all__ = ["document"]

@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from onnxexp.serialize.atomic_file import write_file
+from onnxexp.commands import write_file
 
 __all__ = ["write_page"]
 

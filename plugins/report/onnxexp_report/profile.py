@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from onnxexp import ONNXProgram
-from onnxexp.program.onnxruntime_session import Session
-from onnxexp.serialize.hidden_folder import temporary_folder
+from onnxexp.checking import Session
+from onnxexp.commands import temporary_folder
 
 __all__ = ["profiled"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxexp.program.type_text import dtype_text
+from onnxexp.checking import dtype_text
 
 __all__ = ["weight_rows"]
 

@@ -113,7 +113,7 @@ def _exported(job: Mapping[str, Any], record: Record) -> dict[str, onnxexp.ONNXP
             )
         return programs
     with record.step("load"):
-        from onnxexp.cli.model_target import load
+        from onnxexp.commands import load
 
         target = load(job["target"])
     with record.step("export"):
@@ -178,9 +178,9 @@ def _resized(program: onnxexp.ONNXProgram, sizes: Mapping[str, int]) -> tuple[Se
     """
     from torch.utils import _pytree as pytree
 
-    from onnxexp.capture.example_inputs import grow
-    from onnxexp.program.declared_sizes import size_at
-    from onnxexp.suggest import nearest
+    from onnxexp.checking import size_at
+    from onnxexp.commands import nearest
+    from onnxexp.frontends import grow
 
     flat, structure = pytree.tree_flatten((tuple(program.example[0]), dict(program.example[1])))
     spec = program.spec.axes if program.spec is not None else ()

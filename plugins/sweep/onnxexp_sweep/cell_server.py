@@ -27,7 +27,7 @@ from typing import Any
 
 import psutil
 
-from onnxexp.serialize.hidden_folder import temporary_folder
+from onnxexp.commands import temporary_folder
 from onnxexp_sweep.versions import installed
 
 __all__ = ["main", "preload"]
@@ -38,7 +38,7 @@ _FAMILY_EVERY = 10
 _TAIL = 8000
 _PRELOADED = (
     "torch", "torch.export", "torch._export.utils", "torch._dynamo", "torch.fx.experimental.symbolic_shapes", "onnx",
-    "onnx.checker", "onnx_ir", "onnxexp_sweep.cell", "onnxruntime", "onnxexp.pipeline", "onnxexp.cli.model_target",
+    "onnx.checker", "onnx_ir", "onnxexp_sweep.cell", "onnxruntime", "onnxexp._pipeline", "onnxexp._cli.model_target",
 )  # fmt: skip
 
 

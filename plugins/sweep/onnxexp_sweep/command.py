@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onnxexp import OptionError
-from onnxexp.cli.text_or_json import Output
+from onnxexp.commands import Output
 from onnxexp_sweep.zoo import FRONTENDS, Zoo, read_bytes
 from onnxexp_sweep.zoo import read as read_zoo
 

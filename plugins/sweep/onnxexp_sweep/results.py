@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from onnxexp import OptionError, SerializeError
-from onnxexp.serialize.atomic_file import write_file
+from onnxexp.commands import write_file
 from onnxexp_sweep.versions import PACKAGES
 
 __all__ = ["PARTS", "SCHEMA", "Results", "latest", "read", "row_of", "rows"]

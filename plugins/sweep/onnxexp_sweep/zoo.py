@@ -10,8 +10,7 @@ from typing import Any
 from importlib_metadata import entry_points
 
 from onnxexp import OptionError
-from onnxexp.request.untrusted_files import parse_toml
-from onnxexp.suggest import nearest
+from onnxexp.commands import nearest, parse_toml
 
 __all__ = ["EXPORT_OPTIONS", "FRONTENDS", "MODELS", "Model", "Zoo", "read", "read_bytes"]
 

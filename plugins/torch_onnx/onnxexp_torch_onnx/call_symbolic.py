@@ -9,9 +9,10 @@ from typing import Any, NoReturn
 
 import torch
 
-from onnxexp import Builder, LoweringError, Value
-from onnxexp.checking.output_check import output_mismatch
-from onnxexp.torch_ops.schemas import schemas
+from onnxexp import Builder, LoweringError
+from onnxexp.checking import output_mismatch
+from onnxexp.graph import Value
+from onnxexp.torch_ops import schemas
 from onnxexp_torch_onnx.context import GraphContext, SymbolicContext
 from onnxexp_torch_onnx.emit_nodes import PACKING
 from onnxexp_torch_onnx.python_op import python_op

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from onnxexp import OptionError, warn
-from onnxexp.request.training_mode import enum_member
-from onnxexp.suggest import nearest
+from onnxexp.commands import nearest
+from onnxexp.frontends import enum_member
 from onnxexp_torch_onnx.enums import OperatorExportTypes
 
 __all__ = ["CURES", "read"]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from onnxexp import OnnxExporterError, OptionError, UnsupportedOperators, __version__
-from onnxexp.serialize.atomic_file import write_file
+from onnxexp.commands import write_file
 
 __all__ = ["Diagnostic", "DiagnosticContext"]
 

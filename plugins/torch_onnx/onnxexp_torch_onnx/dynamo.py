@@ -18,11 +18,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
 import onnxexp
-from onnxexp import OnnxExporterError, ONNXProgram, SymbolicTable
-from onnxexp.builder.torch_tensor_data import TorchTensor
-from onnxexp.plugins.loading import symbolics_for
-from onnxexp.serialize.atomic_file import checked_target, explained, new_file
-from onnxexp.version import DEFAULT_OPSET
+from onnxexp import DEFAULT_OPSET, OnnxExporterError, ONNXProgram, SymbolicTable
+from onnxexp.commands import checked_target, explained, new_file
+from onnxexp.rewriting import TorchTensor
+from onnxexp.torch_ops import symbolics_for
 from onnxexp_torch_onnx.combined_tables import combined
 from onnxexp_torch_onnx.diagnostics import DiagnosticContext
 from onnxexp_torch_onnx.onnxscript_symbolics import translations

@@ -9,8 +9,9 @@ import onnx
 import onnx_ir as ir
 import torch
 
-from onnxexp import Builder, LoweringError, Tensor, TensorType, warn
-from onnxexp.builder.torch_tensor_data import TorchTensor
+from onnxexp import Builder, LoweringError, Tensor, warn
+from onnxexp.graph import TensorType
+from onnxexp.rewriting import TorchTensor
 from onnxexp_torch_onnx.input_casts import align_dtypes
 from onnxexp_torch_onnx.jit_types import tensor_type, type_of
 from onnxexp_torch_onnx.overload_matching import match_overload

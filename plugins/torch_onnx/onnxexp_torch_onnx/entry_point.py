@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import onnxexp
+from onnxexp.graph import Node
 from onnxexp_torch_onnx import onnx_ops
 from onnxexp_torch_onnx.registry import is_registered
 from onnxexp_torch_onnx.torch_onnx_state import is_registered_with_torch
@@ -18,7 +19,7 @@ class TorchOnnx:
     symbolics = onnx_ops.table
 
     @onnxexp.hookimpl
-    def lower_node(self, op: onnxexp.Builder, node: onnxexp.Node) -> None:
+    def lower_node(self, op: onnxexp.Builder, node: Node) -> None:
         """Decline with the cure where a symbolic is registered.
 
         The reason appears only if nothing lowers the node: an export that uses the registrations has them as a table.

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import torch
 
 from onnxexp import TrainingMode, is_in_onnx_export
-from onnxexp.capture.torch_state import model_mode
-from onnxexp.request.training_mode import enum_member
+from onnxexp.frontends import enum_member, model_mode
 
 __all__ = [
     "disable_log",

@@ -14,9 +14,8 @@ import onnx_ir as ir
 import torch
 
 import onnxexp
-from onnxexp import ONNXProgram, OptionError, warn
-from onnxexp.request.module_and_forward import unwrapped
-from onnxexp.version import DEFAULT_OPSET
+from onnxexp import DEFAULT_OPSET, ONNXProgram, OptionError, warn
+from onnxexp.frontends import unwrapped
 from onnxexp_torch_onnx import deprecated_arguments
 from onnxexp_torch_onnx.combined_tables import combined
 from onnxexp_torch_onnx.enums import OperatorExportTypes

@@ -12,7 +12,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnxexp.request.unique_names import unused_name
+from onnxexp.rewriting import unused_name
 
 __all__ = ["FunctionExtractor"]
 

@@ -12,8 +12,8 @@ import onnx
 import onnx_ir as ir
 import torch
 
-from onnxexp.program.printable_text import one_line
-from onnxexp.torch_compat import ScriptModule
+from onnxexp.commands import one_line
+from onnxexp.frontends import ScriptModule
 from onnxexp_torch_onnx.scalar_type import JitScalarType
 
 __all__ = ["PARAMETER", "graph_text"]

@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from onnxexp import ScalarType, Tensor, TensorType
+from onnxexp import Tensor
+from onnxexp.graph import ScalarType, TensorType
 
 __all__ = ["NUMBERS", "jit_type", "list_type", "tensor_type", "type_of", "type_of_tensor"]
 

@@ -15,10 +15,9 @@ import onnx_ir as ir
 import torch
 
 import onnxexp
-from onnxexp.checking.comparison import compare
-from onnxexp.checking.mismatch import find_mismatch as compare_nodes
-from onnxexp.checking.mismatch_report import MismatchReport, NodeReport
-from onnxexp.serialize.atomic_file import write_file
+from onnxexp.checking import MismatchReport, NodeReport, compare
+from onnxexp.checking import find_mismatch as compare_nodes
+from onnxexp.commands import write_file
 from onnxexp_torch_onnx.export_state import training_mode
 from onnxexp_torch_onnx.registry import registered
 from onnxexp_torch_onnx.settings import settings
@@ -31,7 +30,7 @@ class GraphInfo:
     """A range of operators, split in halves as long as a result in it differs.
 
     Attributes:
-        graph: Its operators, as `onnxexp.checking.mismatch_report.NodeReport`.
+        graph: Its operators, as `onnxexp._checking.mismatch_report.NodeReport`.
         mismatch_error: The difference of the first operator at fault; None if there is none.
         id: "" for the whole, then "0" for each upper and "1" for each lower half.
         upper_graph_info, lower_graph_info: The halves, if this range has a mismatch and more than one operator.

@@ -12,7 +12,7 @@ import onnx_ir as ir
 import torch
 
 from onnxexp import OptionError, Options, hookimpl, warn
-from onnxexp.torch_compat import ScriptModule
+from onnxexp.frontends import ScriptModule
 from onnxexp_torch_onnx.function_extraction import SCOPE, FunctionExtractor
 
 __all__ = ["FIRST_OPSET", "ModuleFunctions", "check_opset"]

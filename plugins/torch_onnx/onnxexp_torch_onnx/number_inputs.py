@@ -15,10 +15,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError, LoweringError, ONNXProgram, warn
-from onnxexp.request.module_and_forward import as_module, forward_of
-from onnxexp.request.pytree_leaves import register_containers
-from onnxexp.request.tensor_list import TensorList, whole_lists
-from onnxexp.torch_compat import ScriptFunction, ScriptModule
+from onnxexp.frontends import ScriptFunction, ScriptModule, TensorList, as_module, forward_of, register_containers, whole_lists
 
 __all__ = ["Example", "export_with_number_inputs", "read_example", "take_floats_as_doubles"]
 

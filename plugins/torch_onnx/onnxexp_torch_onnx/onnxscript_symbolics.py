@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, OptionError, SymbolicTable
-from onnxexp.torch_ops.schemas import full_name
+from onnxexp.torch_ops import full_name
 
 __all__ = ["translations"]
 

@@ -11,8 +11,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, Tensor
-from onnxexp.torch_ops.schemas import NoOverload, chosen, schemas, takes
-from onnxexp.torch_ops.type_codes import VALUES
+from onnxexp.torch_ops import VALUES, NoOverload, chosen, schemas, takes
 
 __all__ = ["decode_arguments", "match_overload", "overloads"]
 

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp import Node, ScalarType, Tensor, TensorType
+from onnxexp import Tensor
+from onnxexp.graph import Node, ScalarType, TensorType
 from onnxexp_torch_onnx.jit_types import jit_type, type_of_tensor
 
 __all__ = ["python_op"]

@@ -13,9 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp.capture.model_tensors import call_unharmed
-from onnxexp.request.module_and_forward import forward_of
-from onnxexp.torch_compat import ScriptModule
+from onnxexp.frontends import ScriptModule, call_unharmed, forward_of
 
 __all__ = ["quantized_as_parts", "with_quantized_parts"]
 

@@ -14,9 +14,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from onnxexp import Builder, OptionError, SymbolicTable, warn
-from onnxexp.torch_ops.schemas import schemas
-from onnxexp.version import MAX_OPSET
+from onnxexp import MAX_OPSET, Builder, OptionError, SymbolicTable, warn
+from onnxexp.torch_ops import schemas
 from onnxexp_torch_onnx.call_symbolic import call_symbolic, describe
 from onnxexp_torch_onnx.settings import current, settings
 from onnxexp_torch_onnx.symbolic_opsets import assigned_symbolics

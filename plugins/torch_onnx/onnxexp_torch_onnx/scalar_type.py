@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.builder.dtypes import to_onnx
+from onnxexp.rewriting import to_onnx
 from onnxexp_torch_onnx.enums import TensorProtoDataType
 from onnxexp_torch_onnx.errors import OnnxExporterError, SymbolicValueError
 

@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp import Builder, Node, ScalarType, Tensor
-from onnxexp.torch_ops.type_codes import type_code
+from onnxexp import Builder, Tensor
+from onnxexp.graph import Node, ScalarType
+from onnxexp.torch_ops import type_code
 from onnxexp_torch_onnx.emit_nodes import Emitter
 from onnxexp_torch_onnx.jit_types import NUMBERS, jit_type, list_type, tensor_type, type_of_tensor
 

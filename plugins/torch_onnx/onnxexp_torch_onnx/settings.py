@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from onnxexp.version import DEFAULT_OPSET
+from onnxexp import DEFAULT_OPSET
 
 __all__ = ["Settings", "current", "settings"]
 

@@ -11,8 +11,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from onnxexp import warn
-from onnxexp.version import MIN_OPSET
+from onnxexp import MIN_OPSET, warn
 from onnxexp_torch_onnx.overload_matching import overloads
 from onnxexp_torch_onnx.symbolic_lookup import OPERATORS, symbolic
 

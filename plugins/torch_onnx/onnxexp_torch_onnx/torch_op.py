@@ -8,8 +8,7 @@ from typing import Any
 import torch
 
 from onnxexp import LoweringError
-from onnxexp.torch_ops.result_types import result_types
-from onnxexp.torch_ops.schemas import bind, listed, overload
+from onnxexp.torch_ops import bind, listed, overload, result_types
 from onnxexp_torch_onnx.context import GraphContext
 from onnxexp_torch_onnx.overload_matching import match_overload, overloads
 

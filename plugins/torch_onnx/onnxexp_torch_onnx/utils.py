@@ -10,7 +10,8 @@ import torch
 import torch._dynamo
 
 import onnxexp
-from onnxexp import Graph, LoweringError, UnsupportedOperators
+from onnxexp import LoweringError, UnsupportedOperators
+from onnxexp.graph import Graph
 from onnxexp_torch_onnx.context import GraphContext
 from onnxexp_torch_onnx.export_state import (
     disable_log,

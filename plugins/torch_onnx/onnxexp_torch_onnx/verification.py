@@ -11,7 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp import VerificationError
-from onnxexp.checking.comparison import compare, run_eager
+from onnxexp.checking import compare, run_eager
 from onnxexp_torch_onnx.exporting import export
 from onnxexp_torch_onnx.mismatch import GraphInfo, find_mismatch
 from onnxexp_torch_onnx.quantized_values import quantized_as_parts, with_quantized_parts

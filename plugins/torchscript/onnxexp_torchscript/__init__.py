@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxexp.torch_compat import NO_TORCHSCRIPT
+from onnxexp.frontends import NO_TORCHSCRIPT
 
 if NO_TORCHSCRIPT:
     raise ImportError(NO_TORCHSCRIPT)

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from onnxexp import CaptureError, Graph, ScalarType, TensorType, Value
+from onnxexp import CaptureError
+from onnxexp.graph import Graph, ScalarType, TensorType, Value
 from onnxexp_torchscript import unknown_length_lists
 from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor, expr_of
 from onnxexp_torchscript.export_time_values import UNINITIALIZED, Items, Journal, Maybe, restore

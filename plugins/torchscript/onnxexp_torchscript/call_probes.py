@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from onnxexp import TensorType
+from onnxexp.graph import TensorType
 from onnxexp_torchscript.abstract_tensor import NUMBERS, UNKNOWN, AbstractTensor, kind_of, symbols_of
 from onnxexp_torchscript.data_dependent_sizes import UnbackedSizes
 

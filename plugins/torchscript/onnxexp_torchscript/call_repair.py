@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.torch_ops.schemas import schemas
+from onnxexp.torch_ops import schemas
 from onnxexp_torchscript.jit_nodes import blocks, inputs
 
 __all__ = ["broadcast_writes", "fit", "strips_ones"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from onnxexp import TensorType, Value
+from onnxexp.graph import TensorType, Value
 from onnxexp_torchscript import rnn_cells
 from onnxexp_torchscript.call_repair import strips_ones
 from onnxexp_torchscript.interpreter import Interpreter, Rewritten

@@ -12,10 +12,10 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from onnxexp import OpsetError, OptionError, TensorType, Value
-from onnxexp.builder.dtypes import to_onnx
-from onnxexp.request.dynamic_shapes import DynamicSpec
-from onnxexp.request.tensor_list import TensorList
+from onnxexp import OpsetError, OptionError
+from onnxexp.frontends import DynamicSpec, TensorList
+from onnxexp.graph import TensorType, Value
+from onnxexp.rewriting import to_onnx
 from onnxexp_torchscript import python_numbers
 from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor
 from onnxexp_torchscript.export_time_values import Items, Maybe

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 
-from onnxexp import Value
-from onnxexp.capture.shape_env_snapshot import restore
+from onnxexp.frontends import restore
+from onnxexp.graph import Value
 from onnxexp_torchscript.abstract_tensor import AbstractTensor, expr_of, same
 from onnxexp_torchscript.shape_functions import broadcast, goes_into
 

@@ -9,7 +9,7 @@ from typing import Any
 import sympy  # type: ignore[import-untyped]
 import torch
 
-from onnxexp import Graph, Value
+from onnxexp.graph import Graph, Value
 from onnxexp_torchscript.abstract_tensor import expr_of, static_truth, symbols_of
 
 __all__ = ["UNINITIALIZED", "Items", "Journal", "Maybe", "Module", "Presence", "Text", "build", "flatten", "restore"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.torch_state import replace_attributes
+from onnxexp.frontends import replace_attributes
 
 __all__ = ["immutable_sizes", "is_size"]
 

@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 
 import torch
 
-from onnxexp import CaptureError, Graph, Node, OnnxExporterError, ScalarType, TensorType, Value
-from onnxexp.neutral_graph import Where, values_in
-from onnxexp.request.unique_names import UniqueNames
+from onnxexp import CaptureError, OnnxExporterError
+from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value, Where, values_in
+from onnxexp.rewriting import UniqueNames
 from onnxexp_torchscript import python_numbers
 from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor
 from onnxexp_torchscript.export_time_values import Items, Journal, Maybe, Module, Presence, Text

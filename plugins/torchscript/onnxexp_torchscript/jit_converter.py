@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp import CaptureError, Graph, TensorType, Value, warn
-from onnxexp.request.dynamic_shapes import DynamicSpec
-from onnxexp.request.tensor_list import TensorList
+from onnxexp import CaptureError, warn
+from onnxexp.frontends import DynamicSpec, TensorList
+from onnxexp.graph import Graph, TensorType, Value
 from onnxexp_torchscript import constants
 from onnxexp_torchscript.abstract_tensor import NUMBERS, UNKNOWN
 from onnxexp_torchscript.branches import with_optionals

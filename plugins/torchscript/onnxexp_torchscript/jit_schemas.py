@@ -7,10 +7,8 @@ from typing import Any
 
 import torch
 
-from onnxexp.functionalize.mutation import facts
-from onnxexp.functionalize.mutation import restrides as changes_strides
-from onnxexp.torch_ops.schemas import cache_by_operator, overload
-from onnxexp.torch_ops.type_codes import VALUES
+from onnxexp.torch_ops import VALUES, cache_by_operator, facts, overload
+from onnxexp.torch_ops import restrides as changes_strides
 
 __all__ = ["Call", "named", "restrides"]
 

@@ -6,9 +6,8 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from onnxexp import TensorType, Value
-from onnxexp.neutral_graph import values_in
-from onnxexp.torch_ops.type_codes import type_code
+from onnxexp.graph import TensorType, Value, values_in
+from onnxexp.torch_ops import type_code
 from onnxexp_torchscript import python_numbers, unknown_length_lists
 from onnxexp_torchscript.export_time_values import Items, Text
 from onnxexp_torchscript.interpreter import Interpreter

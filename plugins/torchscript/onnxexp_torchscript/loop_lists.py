@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
-from onnxexp import CaptureError, Graph, ScalarType, Value
-from onnxexp.builder.dtypes import of_python
+from onnxexp import CaptureError
+from onnxexp.graph import Graph, ScalarType, Value
+from onnxexp.rewriting import of_python
 from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor, expr_of
 from onnxexp_torchscript.export_time_values import Items
 from onnxexp_torchscript.interpreter import Interpreter

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from onnxexp import CaptureError, Graph, TensorType, Value
+from onnxexp import CaptureError
+from onnxexp.graph import Graph, TensorType, Value
 from onnxexp_torchscript import unknown_length_lists
 from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor
 from onnxexp_torchscript.branches import fake_of_unread, fitted, joined, kind_of, unassigned

@@ -12,8 +12,7 @@ import sympy  # type: ignore[import-untyped]
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from onnxexp.capture.example_inputs import derivation, grow
-from onnxexp.request.dynamic_shapes import Axis, DynamicSpec
+from onnxexp.frontends import Axis, DynamicSpec, derivation, grow
 from onnxexp_torchscript.abstract_tensor import expr_of
 from onnxexp_torchscript.type_inference import TypeInference
 

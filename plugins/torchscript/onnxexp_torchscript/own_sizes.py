@@ -11,9 +11,8 @@ from typing import Any
 import torch
 
 from onnxexp import CaptureError
-from onnxexp.capture.model_tensors import call_unharmed
-from onnxexp.checking.comparison import compare
-from onnxexp.request.dynamic_shapes import DynamicSpec
+from onnxexp.checking import compare
+from onnxexp.frontends import DynamicSpec, call_unharmed
 from onnxexp_torchscript.trace import Recording, Trace
 from onnxexp_torchscript.trace_comparison import differences
 

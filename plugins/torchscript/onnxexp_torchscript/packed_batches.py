@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from onnxexp import Value
+from onnxexp.graph import Value
 
 __all__ = ["PackedBatches"]
 

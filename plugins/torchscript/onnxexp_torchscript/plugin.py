@@ -10,13 +10,17 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
-from onnxexp import Builder, CaptureError, Node, Options, hookimpl
-from onnxexp.capture.captured_program import CapturedProgram, make_functional
-from onnxexp.capture.private_model import private_tensors
-from onnxexp.capture.torch_export.decompose.node_decomposer import Decomposer
-from onnxexp.capture.torch_state import model_mode, torch_mode
-from onnxexp.request.dynamic_shapes import DynamicSpec
-from onnxexp.request.module_and_forward import is_scripted
+from onnxexp import Builder, CaptureError, Options, hookimpl
+from onnxexp.frontends import (
+    CapturedProgram,
+    Decomposer,
+    DynamicSpec,
+    is_scripted,
+    model_mode,
+    private_tensors,
+    torch_mode,
+)
+from onnxexp.graph import Node
 from onnxexp_torchscript.container_inputs import check_opset
 from onnxexp_torchscript.jit_converter import Converted, convert
 from onnxexp_torchscript.script import script
@@ -51,11 +55,16 @@ class TorchScript:
                 private = stack.enter_context(private_tensors(model))
                 record = functools.partial(trace, model, private, args, kwargs, spec)
             recording, (graph, sizes, changed, allowed, containers) = _converted(record, spec, options)
-        make_functional(graph, changed, spec.leaves)
-        decomposer = Decomposer(lambda: sizes.mode, sizes.texts, sizes.text)
         return CapturedProgram(
-            graph, decomposer, recording.in_spec, recording.out_spec, recording.warnings, allowed, containers
-        )  # fmt: skip
+            graph,
+            recording.in_spec,
+            recording.out_spec,
+            decompose=Decomposer(lambda: sizes.mode, sizes.texts, sizes.text),
+            written=changed,
+            constants=recording.warnings,
+            restrictions=allowed,
+            containers=containers,
+        )
 
     @hookimpl
     def lower_node(self, op: Builder, node: Node) -> Any:

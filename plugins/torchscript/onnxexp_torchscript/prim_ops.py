@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from onnxexp import ScalarType, TensorType, Value
-from onnxexp.builder.dtypes import of_python
-from onnxexp.torch_ops.type_codes import DTYPES
+from onnxexp.graph import ScalarType, TensorType, Value
+from onnxexp.rewriting import of_python
+from onnxexp.torch_ops import DTYPES
 from onnxexp_torchscript import branches, constants, loops, python_numbers, script_objects, unknown_length_lists
 from onnxexp_torchscript.contiguous_strides import stride
 from onnxexp_torchscript.export_time_values import UNINITIALIZED, Items, Maybe

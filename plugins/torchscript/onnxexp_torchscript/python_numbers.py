@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 import torch
 
-from onnxexp import ScalarType, TensorType, Value
-from onnxexp.builder.dtypes import of_python
+from onnxexp.graph import ScalarType, TensorType, Value
+from onnxexp.rewriting import of_python
 from onnxexp_torchscript.abstract_tensor import static_truth
 
 _SYMBOLIC: Any = torch

@@ -10,9 +10,9 @@ import numpy as np
 import sympy  # type: ignore[import-untyped]
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from onnxexp import CaptureError, Value, warn
-from onnxexp.capture.size_text import condition_text
-from onnxexp.neutral_graph import Where
+from onnxexp import CaptureError, warn
+from onnxexp.frontends import condition_text
+from onnxexp.graph import Value, Where
 from onnxexp_torchscript.abstract_tensor import expr_of
 from onnxexp_torchscript.python_numbers import unwrap
 from onnxexp_torchscript.traced_branches import Branch

@@ -15,11 +15,7 @@ from torch.jit._trace import TopLevelTracedModule, TracedModule
 from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError
-from onnxexp.capture.fitting_examples import run_fitting
-from onnxexp.capture.torch_state import replace_attributes
-from onnxexp.request.dynamic_shapes import DynamicSpec
-from onnxexp.request.module_and_forward import is_scripted, signature_of
-from onnxexp.request.tensor_list import TensorList
+from onnxexp.frontends import DynamicSpec, TensorList, is_scripted, replace_attributes, run_fitting, signature_of
 from onnxexp_torchscript.augmented_assignments import augmented_assignments
 from onnxexp_torchscript.compiled_results import check_compiled
 from onnxexp_torchscript.random_state import RandomState

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from onnxexp import TensorType, Value
+from onnxexp.graph import TensorType, Value
 from onnxexp_torchscript import python_numbers
 from onnxexp_torchscript.branches import kind_of
 from onnxexp_torchscript.export_time_values import Items, Maybe, Module

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.request.module_and_forward import signature_of
+from onnxexp.frontends import signature_of
 
 __all__ = ["numbers_kept"]
 

@@ -12,7 +12,8 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from onnxexp import Builder, Node, TensorType
+from onnxexp import Builder
+from onnxexp.graph import Node, TensorType
 
 __all__ = ["lower_sequence"]
 

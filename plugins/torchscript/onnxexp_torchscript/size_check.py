@@ -8,7 +8,7 @@ import sympy  # type: ignore[import-untyped]
 import torch
 
 from onnxexp import CaptureError, warn
-from onnxexp.request.dynamic_shapes import DynamicSpec
+from onnxexp.frontends import DynamicSpec
 from onnxexp_torchscript.other_sizes import AxisLengths, OtherSizes, other_sizes
 from onnxexp_torchscript.own_sizes import check_own_sizes
 from onnxexp_torchscript.skipped_products import SkippedProducts

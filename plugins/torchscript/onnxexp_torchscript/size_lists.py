@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from onnxexp.torch_ops.schemas import schemas
+from onnxexp.torch_ops import schemas
 
 __all__ = ["size_lists"]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.source_lines import is_torch_nn, is_user_code
-from onnxexp.neutral_graph import Where
+from onnxexp.frontends import is_torch_nn, is_user_code
+from onnxexp.graph import Where
 from onnxexp_torchscript.jit_nodes import outputs
 
 __all__ = ["Places"]

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from onnxexp import TensorType, Value
-from onnxexp.functionalize.mutation import facts
+from onnxexp.graph import TensorType, Value
+from onnxexp.torch_ops import facts
 from onnxexp_torchscript.abstract_tensor import AbstractTensor, expr_of
 from onnxexp_torchscript.interpreter import Interpreter
 from onnxexp_torchscript.restrictions import may_be_one

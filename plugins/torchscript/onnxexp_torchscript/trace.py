@@ -17,14 +17,17 @@ from torch.nn.modules import transformer
 from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError
-from onnxexp.capture.fitting_examples import run_fitting
-from onnxexp.capture.model_tensors import restored_state, unharmed
-from onnxexp.capture.source_lines import code_line, model_error, only_raises_or_warns
-from onnxexp.capture.torch_export.kept_tensors import warn_of_kept_tensors
-from onnxexp.capture.torch_state import replace_attributes
-from onnxexp.request.dynamic_shapes import DynamicSpec
-from onnxexp.request.pytree_leaves import register_containers
-from onnxexp.request.tensor_list import TensorList
+from onnxexp.frontends import (
+    DynamicSpec,
+    TensorList,
+    model_error,
+    register_containers,
+    replace_attributes,
+    restored_state,
+    run_fitting,
+    unharmed,
+    warn_of_kept_tensors,
+)
 from onnxexp_torchscript.call_repair import broadcast_writes, fit
 from onnxexp_torchscript.compilable_replacements import compilable
 from onnxexp_torchscript.inplace_size_arithmetic import immutable_sizes
@@ -38,8 +41,8 @@ from onnxexp_torchscript.size_rounding import size_rounding
 from onnxexp_torchscript.source_locations import Places
 from onnxexp_torchscript.traced_branches import Branch, recorded_branches
 from onnxexp_torchscript.traced_cond import traced_cond
-from onnxexp_torchscript.traced_conversions import traced_conversions
 from onnxexp_torchscript.traced_strides import traced_strides
+from onnxexp_torchscript.tracer_warnings import fixed_places, further_attempts, tracer_warnings
 from onnxexp_torchscript.unrecorded_writes import drop_kept_writes, keep_writes, recorded_resizing
 from onnxexp_torchscript.written_parameters import restored_parameters
 
@@ -214,7 +217,7 @@ def trace(
     try:
         example, first = run_fitting(run, functools.partial(run_example, model), args, kwargs, spec)
     finally:
-        recorded = _sorted_out(warn_of_kept_tensors(private, args, kwargs, caught))
+        recorded = tracer_warnings(warn_of_kept_tensors(private, args, kwargs, caught))
     found, out_spec = first.returned
     returned = [isinstance(leaf, torch.Tensor) for leaf in found]
     constants = [None if tensor else leaf for leaf, tensor in zip(found, returned, strict=True)]
@@ -222,8 +225,8 @@ def trace(
     flat, state = pytree.tree_leaves(example), {} if first.module is not None else _state(model)
     return Recording(
         first.graph, leaves, flat, state, first.module, constants, returned, in_spec, out_spec, places,
-        _told(recorded), functions=functions, again=again, random=random, indexed=bool(indices),
-        branches=first.branches, attempts=[] if conversions or branching else _attempts(recorded),
+        fixed_places(recorded), functions=functions, again=again, random=random, indexed=bool(indices),
+        branches=first.branches, attempts=[] if conversions or branching else further_attempts(recorded),
     )  # fmt: skip
 
 
@@ -366,33 +369,3 @@ _REPLACED: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
     (transformer, "_detect_is_causal_mask", lambda mask, is_causal=None, size=None: bool(is_causal)),
 )
 """Replacements in Python and torch while a model is traced."""
-
-
-def _sorted_out(caught: list[Any]) -> list[Any]:
-    """Select the tracer's warnings; issue all others but deprecations again."""
-    recorded = []
-    for warning in caught:
-        if issubclass(warning.category, torch.jit._trace.TracerWarning):
-            recorded.append(warning)
-        elif not issubclass(warning.category, (DeprecationWarning, FutureWarning)):
-            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-    return recorded
-
-
-def _attempts(recorded: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return the options of traces that keep what the tracer has warned of."""
-    conversions = traced_conversions(recorded)
-    attempts = [{"conversions": conversions}] if conversions else []
-    branching = any(str(each.message).startswith("Converting a tensor to a Python boolean") for each in recorded)
-    return [*attempts, {"conversions": conversions, "branching": True}] if branching else attempts
-
-
-def _told(recorded: Sequence[Any]) -> list[str]:
-    told: dict[str, None] = {}
-    for warning in recorded:
-        text = str(warning.message).partition(". ")[0].partition(" might cause")[0]
-        if text.endswith("registered as constants in the trace"):
-            continue  # of numbers; those that were read from a tensor have a warning where that is
-        if not only_raises_or_warns(warning.filename, warning.lineno):  # a check, which the example has passed
-            told[f"{text} at {code_line(warning.filename, warning.lineno)}"] = None
-    return list(told)

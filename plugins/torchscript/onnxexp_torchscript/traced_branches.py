@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.source_lines import code_line, is_user_code, only_raises_or_warns
-from onnxexp.neutral_graph import Where
+from onnxexp.frontends import code_line, is_user_code, only_raises_or_warns
+from onnxexp.graph import Where
 from onnxexp_torchscript.inplace_size_arithmetic import is_size
 
 __all__ = ["Branch", "recorded_branches"]

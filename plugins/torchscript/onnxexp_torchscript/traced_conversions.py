@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.source_lines import is_user_code
+from onnxexp.frontends import is_user_code
 from onnxexp_torchscript.inplace_size_arithmetic import is_size
 from onnxexp_torchscript.size_rounding import truncated
 

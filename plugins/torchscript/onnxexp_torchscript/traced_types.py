@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from onnxexp import TensorType
+from onnxexp.graph import TensorType
 from onnxexp_torchscript.jit_nodes import outputs
 
 __all__ = ["recorded", "unpacked"]

@@ -18,17 +18,20 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.utils._sympy.numbers import int_oo
 
-from onnxexp import CaptureError, ScalarType, TensorType, Value
-from onnxexp.capture.example_inputs import derivation
-from onnxexp.capture.reshape_sizes import exact_reshape_sizes
-from onnxexp.capture.shape_env_snapshot import restore, snapshot
-from onnxexp.capture.size_text import dim_text
-from onnxexp.capture.torch_state import silence_torch_loggers, silence_warnings
-from onnxexp.functionalize.mutation import twin
-from onnxexp.neutral_graph import Dim, Type, Where
-from onnxexp.request.dynamic_shapes import DynamicSpec
-from onnxexp.request.unique_names import name_of_size
-from onnxexp.torch_ops.schemas import overload
+from onnxexp import CaptureError
+from onnxexp.frontends import (
+    DynamicSpec,
+    derivation,
+    dim_text,
+    exact_reshape_sizes,
+    name_of_size,
+    restore,
+    silence_torch_loggers,
+    silence_warnings,
+    snapshot,
+)
+from onnxexp.graph import Dim, ScalarType, TensorType, Type, Value, Where
+from onnxexp.torch_ops import overload, twin
 from onnxexp_torchscript.abstract_tensor import (
     NUMBERS,
     UNKNOWN,

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from onnxexp import TensorType, Value
+from onnxexp.graph import TensorType, Value
 from onnxexp_torchscript import python_numbers
 from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor
 from onnxexp_torchscript.export_time_values import Items

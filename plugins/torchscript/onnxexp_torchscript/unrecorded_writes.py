@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from onnxexp import CaptureError
-from onnxexp.functionalize.mutation import RESIZE_CURE, UNDECLARED
+from onnxexp.torch_ops import RESIZE_CURE, UNDECLARED
 from onnxexp_torchscript.jit_nodes import outputs
 from onnxexp_torchscript.made_constants import no_trace
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp.request.pytree_leaves import RenamingKey
+from onnxexp.frontends import RenamingKey
 from onnxexp_transformers.cache_names import RENAMED
 
 __all__ = ["named_tensors", "register_caches"]

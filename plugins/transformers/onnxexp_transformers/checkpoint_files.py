@@ -11,8 +11,7 @@ from pathlib import Path
 
 import onnxexp
 from onnxexp import OptionError
-from onnxexp.request.untrusted_files import read_json
-from onnxexp.serialize.atomic_folder import MANIFEST
+from onnxexp.commands import MANIFEST, read_json
 
 __all__ = ["check_files", "tokenizer_files"]
 

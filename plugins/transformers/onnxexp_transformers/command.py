@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxexp import OptionError
-from onnxexp.cli.common_arguments import add_selection, selection
-from onnxexp.cli.text_or_json import Output, Progress
+from onnxexp.commands import Output, Progress, add_selection, selection
 
 __all__ = ["SUMMARY", "arguments", "run"]
 
@@ -37,7 +36,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     started = time.perf_counter()
     with Progress() as progress:
         progress.stage("loading torch and transformers")
-        from onnxexp.serialize.atomic_folder import written_files
+        from onnxexp.commands import written_files
         from onnxexp_transformers.export_model import export
 
         progress.stage(f"exporting {options.target}")

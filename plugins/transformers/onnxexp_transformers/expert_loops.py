@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.torch_state import is_exporting, replace_attributes
+from onnxexp.frontends import is_exporting, replace_attributes
 
 __all__ = ["all_experts"]
 

@@ -12,7 +12,7 @@ import torch
 
 import onnxexp
 from onnxexp import CaptureError
-from onnxexp.serialize.atomic_folder import checked_folder
+from onnxexp.commands import checked_folder
 from onnxexp_transformers.expert_loops import all_experts
 from onnxexp_transformers.export_switch import export_switch
 from onnxexp_transformers.exported_parts import ExportedParts

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import onnxexp
-from onnxexp.serialize.atomic_folder import MANIFEST, checked_folder, new_folder
+from onnxexp.commands import MANIFEST, checked_folder, new_folder
 from onnxexp_transformers.exported_parts import ExportedParts
 from onnxexp_transformers.genai_config import genai_config
 from onnxexp_transformers.loading import Loaded

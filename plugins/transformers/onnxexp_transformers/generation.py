@@ -19,9 +19,7 @@ import torch.utils.dlpack
 
 import onnxexp
 from onnxexp import OnnxExporterError, OptionError
-from onnxexp.request.untrusted_files import read_json
-from onnxexp.serialize.hidden_folder import temporary_folder
-from onnxexp.serialize.model_reader import read_model
+from onnxexp.commands import read_json, read_model, temporary_folder
 from onnxexp_transformers.sampling import Sampler
 from onnxexp_transformers.shared_buffers import SHARED_BUFFERS, present_of
 

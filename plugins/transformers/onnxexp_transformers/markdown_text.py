@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from onnxexp.program.printable_text import one_line
+from onnxexp.commands import one_line
 
 __all__ = ["code", "fenced", "plain"]
 

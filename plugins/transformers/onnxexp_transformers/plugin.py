@@ -9,8 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from onnxexp import hookimpl
-from onnxexp.capture.torch_state import replace_attributes
-from onnxexp.torch_compat import NO_TORCHSCRIPT
+from onnxexp.frontends import NO_TORCHSCRIPT, replace_attributes
 from onnxexp_transformers.cache_nodes import register_caches
 from onnxexp_transformers.tracing_switch import tracing_switch
 

@@ -15,7 +15,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.nn import functional
 
-from onnxexp.capture.torch_state import replace_attributes
+from onnxexp.frontends import replace_attributes
 from onnxexp_aten.capture.contiguous_copies import contiguous
 from onnxexp_aten.capture.in_captures import in_captures
 from onnxexp_aten.capture.triangle_indices import triangle_indices

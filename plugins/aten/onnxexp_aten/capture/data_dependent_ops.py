@@ -19,7 +19,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from onnxexp.capture.torch_state import replace_attributes
+from onnxexp.frontends import replace_attributes
 from onnxexp_aten.capture.in_captures import in_captures, in_forward
 from onnxexp_aten.capture.unbacked_sizes import replaced_kernel
 from onnxexp_aten.creation.windows import WINDOWS

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp.capture.torch_state import is_exporting, replace_attributes
+from onnxexp.frontends import is_exporting, replace_attributes
 from onnxexp_aten.capture.computed_numbers.mode import KeepComputedNumbers, keep_traced_numbers
 from onnxexp_aten.capture.computed_sizes import keep_computed_sizes
 from onnxexp_aten.capture.data_dependent_ops import keep_data_dependent_ops

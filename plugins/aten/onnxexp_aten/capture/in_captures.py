@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from onnxexp.capture.torch_state import is_exporting, replace_attributes
+from onnxexp.frontends import is_exporting, replace_attributes
 
 __all__ = ["in_captures", "in_forward"]
 

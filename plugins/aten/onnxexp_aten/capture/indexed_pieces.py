@@ -13,8 +13,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp.capture.model_tensors import restored_state
-from onnxexp.capture.torch_state import is_exporting, replace_attributes
+from onnxexp.frontends import is_exporting, replace_attributes, restored_state
 from onnxexp_aten.capture.in_captures import in_captures
 
 __all__ = ["export_with_pieces", "trace_pieces"]

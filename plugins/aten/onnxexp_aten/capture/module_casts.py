@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.torch_state import is_exporting
+from onnxexp.frontends import is_exporting
 
 __all__ = ["keep_modules"]
 

@@ -19,7 +19,7 @@ from torch.nn.modules import transformer
 from torch.nn.modules.rnn import RNNBase
 from torch.utils import _pytree as pytree
 
-from onnxexp.capture.torch_state import replace_attributes
+from onnxexp.frontends import replace_attributes
 from onnxexp_aten.capture.in_captures import in_captures
 from onnxexp_aten.capture.stand_in_ops import LAYERS
 

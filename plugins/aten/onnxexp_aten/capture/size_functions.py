@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.torch_state import replace_attributes
+from onnxexp.frontends import replace_attributes
 
 __all__ = ["keep_size_functions"]
 

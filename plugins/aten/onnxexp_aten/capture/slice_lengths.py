@@ -15,7 +15,7 @@ import torch
 from torch._subclasses import fake_impls
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from onnxexp.capture.torch_state import replace_attributes
+from onnxexp.frontends import replace_attributes
 from onnxexp_aten.capture.in_captures import in_captures
 
 __all__ = ["exact_slice_lengths"]

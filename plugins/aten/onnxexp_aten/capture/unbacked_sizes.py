@@ -15,7 +15,7 @@ from torch import _decomp, _meta_registrations, _refs
 from torch._subclasses import fake_impls
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 
-from onnxexp.capture.torch_state import replace_attributes
+from onnxexp.frontends import replace_attributes
 from onnxexp_aten.capture.in_captures import in_captures
 
 __all__ = ["keep_unbacked_sizes", "replaced_kernel"]

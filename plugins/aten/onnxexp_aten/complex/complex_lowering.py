@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxexp import Builder, ComplexTensor, Node, Tensor, TensorType
+from onnxexp import Builder, ComplexTensor, Tensor
+from onnxexp.graph import Node, TensorType
 from onnxexp_aten.complex.complex_numbers import REAL_DTYPES, is_complex, paired, real_of
 from onnxexp_aten.tables import aten, complex_aten
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp.torch_compat import RANGES_TRUNCATE_BOUNDS
+from onnxexp.frontends import RANGES_TRUNCATE_BOUNDS
 from onnxexp_aten.creation.filled_tensors import out_dtype
 from onnxexp_aten.support.constant_of_shape import filled
 from onnxexp_aten.support.kernel_dtypes import compute, has_operator

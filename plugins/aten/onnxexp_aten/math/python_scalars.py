@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, ScalarType, SymbolicTable, Tensor
-from onnxexp.builder.dtypes import of_python
+from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp.graph import ScalarType
+from onnxexp.rewriting import of_python
 from onnxexp_aten.math.arithmetic import extreme, floor_divide, floor_remainder, select, truncated
 from onnxexp_aten.math.comparison_and_bitwise import equal, relate
 from onnxexp_aten.math.unary import round_

@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, SymbolicTable, Tensor, TensorType
+from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp.graph import TensorType
 from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.indexing.gather import gather
 from onnxexp_aten.math.arithmetic import clamp_min, scaled, select

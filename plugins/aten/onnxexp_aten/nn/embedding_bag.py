@@ -6,7 +6,8 @@ import dataclasses
 
 import torch
 
-from onnxexp import Builder, SymbolicTable, Tensor, Value
+from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp.graph import Value
 from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.passes.find_equal_bags import EQUAL_BAGS
 from onnxexp_aten.support.kernel_dtypes import compute

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from onnxexp import Graph, Node, TensorType, Value
+from onnxexp.graph import Graph, Node, TensorType, Value
 
 __all__ = ["EQUAL_BAGS", "FindEqualBags"]
 

@@ -6,7 +6,8 @@ that is negative; a tensor created with its length, as ``torch.zeros(x[1:].shape
 
 from __future__ import annotations
 
-from onnxexp import ExportContext, Graph, TensorType
+from onnxexp import ExportContext
+from onnxexp.graph import Graph, TensorType
 from onnxexp_aten.passes.input_sizes import InputSizes
 
 __all__ = ["FindNegativeSizes"]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onnxexp import ExportContext, Graph, Node, TensorType, Value
+from onnxexp import ExportContext
+from onnxexp.graph import Graph, Node, TensorType, Value
 from onnxexp_aten.passes.input_sizes import InputSizes
 
 __all__ = ["FindRemovedAxes"]

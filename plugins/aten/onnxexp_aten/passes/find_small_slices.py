@@ -12,7 +12,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from onnxexp import ExportContext, Graph, Node, ScalarType, TensorType, Value, warn
+from onnxexp import ExportContext, warn
+from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value
 from onnxexp_aten.passes.input_sizes import InputSizes, Sizes
 
 __all__ = ["FindSmallSlices"]

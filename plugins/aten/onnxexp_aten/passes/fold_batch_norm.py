@@ -9,8 +9,7 @@ import onnx_ir as ir
 import torch
 
 from onnxexp import Options
-from onnxexp.builder.torch_tensor_data import TorchTensor
-from onnxexp.request.unique_names import unused_name
+from onnxexp.rewriting import TorchTensor, unused_name
 
 __all__ = ["FoldBatchNorm"]
 

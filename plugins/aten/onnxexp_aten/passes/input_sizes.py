@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from torch.export import Dim
 
-from onnxexp import ExportContext, Graph, TensorType
-from onnxexp.program.declared_sizes import size_at
-from onnxexp.request.dynamic_shapes import DynamicSpec
+from onnxexp import ExportContext
+from onnxexp.checking import size_at
+from onnxexp.frontends import DynamicSpec
+from onnxexp.graph import Graph, TensorType
 
 __all__ = ["SPEC", "InputSizes", "Sizes"]
 

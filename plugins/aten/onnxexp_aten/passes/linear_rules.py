@@ -6,7 +6,7 @@ import math
 
 import onnx_ir as ir
 
-from onnxexp.builder.torch_tensor_data import TorchTensor
+from onnxexp.rewriting import TorchTensor
 from onnxexp_aten.passes.rewriter import Rewriter, constant_ints, dims, only_used_by, producer, source_of
 from onnxexp_aten.passes.view_rules import known_dims, perm_of, reshaped, transposed
 from onnxexp_aten.support.size_arithmetic import Dim, partition

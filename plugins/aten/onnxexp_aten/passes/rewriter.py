@@ -9,8 +9,7 @@ from typing import Any, TypeAlias
 import onnx_ir as ir
 import torch
 
-from onnxexp.builder.torch_tensor_data import TorchTensor
-from onnxexp.request.unique_names import UniqueNames
+from onnxexp.rewriting import TorchTensor, UniqueNames
 from onnxexp_aten.support.size_arithmetic import Dim
 
 __all__ = ["VIEWS", "RewritePass", "Rewriter", "Rule", "Unfit", "constant_ints", "dims", "only_used_by", "producer", "source_of"]

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from onnxexp import Builder, ComplexTensor, Tensor, TensorType
+from onnxexp import Builder, ComplexTensor, Tensor
+from onnxexp.graph import TensorType
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.producers import given_ints, made_by
 from onnxexp_aten.support.size_arithmetic import Dim

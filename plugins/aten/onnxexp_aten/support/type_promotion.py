@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, Tensor
-from onnxexp.builder.dtypes import to_onnx
+from onnxexp.rewriting import to_onnx
 
 __all__ = ["dtype_of", "promote", "promoted_dtype", "to_float"]
 

@@ -11,7 +11,7 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxexp import ExportContext, OptionError
-from onnxexp.builder.onnxscript_functions import definitions
+from onnxexp.rewriting import definitions
 from onnxexp_custom_cpp.bodies.traced_body import traced_body
 from onnxexp_custom_cpp.call_form import CallForm
 from onnxexp_custom_cpp.operators import EMITTED, Operator

@@ -10,8 +10,8 @@ import torch
 
 import onnxexp
 from onnxexp import LoweringError, OnnxExporterError, Options
-from onnxexp.builder.dtypes import from_onnx
-from onnxexp.torch_ops.schemas import overload as torch_operator
+from onnxexp.rewriting import from_onnx
+from onnxexp.torch_ops import overload as torch_operator
 from onnxexp_custom_cpp.bodies.in_work import working_on
 from onnxexp_custom_cpp.call_form import CallForm, type_name
 from onnxexp_custom_cpp.operators import Operator

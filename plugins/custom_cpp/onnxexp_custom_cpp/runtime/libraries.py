@@ -12,7 +12,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from onnxexp.torch_ops.schemas import overload
+from onnxexp.torch_ops import overload
 from onnxexp_custom_cpp.runtime.errors import BridgeError
 
 __all__ = ["Libraries"]

@@ -12,9 +12,7 @@ import onnx
 import onnx_ir as ir
 from onnx_ir.passes.common import ShapeInferencePass
 
-from onnxexp.request.untrusted_files import parse_json
-from onnxexp.serialize.hidden_folder import temporary_folder
-from onnxexp.serialize.model_reader import parse_model, read_model
+from onnxexp.commands import parse_json, parse_model, read_model, temporary_folder
 from onnxexp_custom_cpp.plugin import METADATA
 from onnxexp_custom_cpp.runtime import python_ops
 from onnxexp_custom_cpp.runtime.bridge_library import bridge as load_bridge

@@ -13,9 +13,8 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from onnxexp.builder.dtypes import from_onnx
-from onnxexp.torch_ops.schemas import overload
-from onnxexp.torch_ops.type_codes import type_code
+from onnxexp.rewriting import from_onnx
+from onnxexp.torch_ops import overload, type_code
 from onnxexp_custom_cpp.call_form import type_name
 from onnxexp_custom_cpp.runtime.errors import BridgeError
 

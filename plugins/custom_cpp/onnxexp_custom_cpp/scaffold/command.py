@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from onnxexp import OptionError
-from onnxexp.cli.text_or_json import Output
+from onnxexp.commands import Output
 
 __all__ = ["SUMMARY", "arguments", "run"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from string import Template
 
 from onnxexp import OptionError
-from onnxexp.cli.plugin_scaffold import write_new
+from onnxexp.commands import write_new
 from onnxexp_custom_cpp.scaffold.schema import OperatorSchema, read
 
 __all__ = ["create"]

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from onnxexp import CaptureError, warn
-from onnxexp.capture.torch_state import replace_attributes, replace_functions
+from onnxexp.frontends import replace_attributes, replace_functions
 from onnxexp_quantized.capture.observed_range import fused_parameters, has_seen_data
 from onnxexp_quantized.capture.run_time_operators import fake_quantize
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from onnxexp.capture.torch_state import replace_attributes
+from onnxexp.frontends import replace_attributes
 
 __all__ = ["Hook", "PreHook", "hooked"]
 

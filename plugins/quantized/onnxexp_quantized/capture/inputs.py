@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp.request.module_and_forward import forward_of
+from onnxexp.frontends import forward_of
 from onnxexp_quantized.capture.forward_hooks import PreHook
 from onnxexp_quantized.capture.integer_form import IntegerForm
 

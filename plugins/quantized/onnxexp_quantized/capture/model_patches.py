@@ -10,9 +10,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.torch_state import is_exporting, replace_attributes, replace_functions
-from onnxexp.request.module_and_forward import forward_of
-from onnxexp.torch_compat import ScriptModule
+from onnxexp.frontends import ScriptModule, forward_of, is_exporting, replace_attributes, replace_functions
 from onnxexp_quantized.capture import byte_tables, dynamic, parameters, prepacking, recurrent
 from onnxexp_quantized.capture.packed_weights import is_packed, unpack
 from onnxexp_quantized.capture.stored_tensors import quantized_weight, stored

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, Tensor
-from onnxexp.builder.dtypes import to_onnx
+from onnxexp.rewriting import to_onnx
 
 __all__ = ["FLOAT8", "NARROW", "Affine", "as_scalar", "check_float8", "check_width", "dequantize", "kept_cast", "quantize"]
 

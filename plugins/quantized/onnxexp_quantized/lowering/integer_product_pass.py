@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from onnxexp import Graph, Node, TensorType, Value
+from onnxexp.graph import Graph, Node, TensorType, Value
 from onnxexp_quantized.lowering.integer_products import OFFSET_PRODUCT
 
 __all__ = ["join_zero_points"]

@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Node, SymbolicTable, Tensor, TensorType
-from onnxexp.torch_ops.schemas import overload
+from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp.graph import Node, TensorType
+from onnxexp.torch_ops import overload
 from onnxexp_quantized.lowering.affine import FLOAT8, kept_cast
 
 __all__ = ["keep_stored", "table"]

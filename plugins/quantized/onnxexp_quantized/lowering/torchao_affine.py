@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp.torch_ops.type_codes import VALUES
+from onnxexp.torch_ops import VALUES
 from onnxexp_quantized.lowering.affine import (
     FLOAT8,
     Affine,

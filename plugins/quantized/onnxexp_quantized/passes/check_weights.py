@@ -16,8 +16,9 @@ import onnx_ir as ir
 import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from onnxexp import Graph, LoweringError, Node, TensorType, Value
-from onnxexp.builder.torch_tensor_data import TorchTensor
+from onnxexp import LoweringError
+from onnxexp.graph import Graph, Node, TensorType, Value
+from onnxexp.rewriting import TorchTensor
 
 __all__ = ["CheckWeights", "FindWeights"]
 

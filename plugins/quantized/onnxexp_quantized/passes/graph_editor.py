@@ -11,8 +11,7 @@ import onnx_ir as ir
 import torch
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-from onnxexp.builder.torch_tensor_data import TorchTensor
-from onnxexp.request.unique_names import UniqueNames
+from onnxexp.rewriting import TorchTensor, UniqueNames
 
 __all__ = ["GraphEditor", "QuantizedPass", "constant_of", "producer", "sole_user"]
 

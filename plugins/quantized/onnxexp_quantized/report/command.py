@@ -6,8 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnxexp.cli.text_or_json import Output, Progress
-from onnxexp.serialize.hidden_folder import temporary_folder
+from onnxexp.commands import Output, Progress, temporary_folder
 
 if TYPE_CHECKING:
     from onnxexp_quantized.report.report import Report

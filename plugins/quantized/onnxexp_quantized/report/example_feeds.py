@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxexp import OptionError
-from onnxexp.suggest import nearest
+from onnxexp.commands import nearest
 
 __all__ = ["from_file", "random_feeds", "read_sizes"]
 

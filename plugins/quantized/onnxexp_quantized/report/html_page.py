@@ -9,7 +9,7 @@ import html
 from collections.abc import Iterator
 from pathlib import Path
 
-from onnxexp.serialize.atomic_file import write_file
+from onnxexp.commands import write_file
 from onnxexp_quantized.report.bar_chart import Bar, chart
 from onnxexp_quantized.report.layers import STATES, Layer
 from onnxexp_quantized.report.report import Report

@@ -16,7 +16,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass, ShapeInferencePass
 
 from onnxexp import OnnxExporterError, OptionError
-from onnxexp.serialize.model_reader import read_model
+from onnxexp.commands import read_model
 
 __all__ = ["ModelFile", "load", "marked", "original_nodes", "runtime", "session", "write"]
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxexp import OptionError
-from onnxexp.cli.text_or_json import Progress
-from onnxexp.serialize.atomic_file import checked_target
+from onnxexp.commands import Progress, checked_target
 from onnxexp_quantized.report import example_feeds, measured_run
 from onnxexp_quantized.report.layer_errors import Comparison, compare, float_model
 from onnxexp_quantized.report.layers import FLOAT, INTEGER, STATES, Layer, layers

@@ -11,7 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError
-from onnxexp.torch_ops.type_codes import VALUES, type_code
+from onnxexp.torch_ops import VALUES, type_code
 from onnxexp_quantized.capture.functions import call
 from onnxexp_quantized.capture.model_patches import QUANTIZING
 from onnxexp_quantized.capture.quantized_tensor import StandIn

@@ -12,9 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError
-from onnxexp.capture.source_lines import is_user_code
-from onnxexp.request.module_and_forward import signature_of
-from onnxexp.torch_compat import ScriptModule
+from onnxexp.frontends import ScriptModule, is_user_code, signature_of
 from onnxexp_quantized.capture.model_patches import calls_quantizing
 from onnxexp_quantized.capture.quantized_tensor import StandIn
 from onnxexp_quantized.torchscript.calls import call_operator

@@ -8,7 +8,7 @@ import onnx_ir as ir
 import torch
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-from onnxexp.request.unique_names import unused_name
+from onnxexp.rewriting import unused_name
 from onnxexp_quantized.passes.graph_editor import constant_of, producer
 
 __all__ = ["NarrowWeights", "is_weight_only"]

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxexp import OptionError
-from onnxexp.version import DEFAULT_OPSET, MAX_OPSET, MIN_OPSET
+from onnxexp import DEFAULT_OPSET, MAX_OPSET, MIN_OPSET, OptionError
 from onnxexp_torch_onnx.settings import current
 from onnxexp_torch_onnx.symbolic_helper.reading import _block_list_in_opset
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from onnxexp import OptionError
-from onnxexp.suggest import nearest
+from onnxexp.commands import nearest
 
 __all__ = ["TASKS", "Part", "Task", "task_of"]
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from onnxexp.capture.torch_state import is_exporting, replace_attributes
+from onnxexp.frontends import is_exporting, replace_attributes
 from onnxexp_aten.capture.computed_numbers import elementwise, losses, norms, resizing
 
 __all__ = ["KeepComputedNumbers", "keep_traced_numbers"]

@@ -1,0 +1,130 @@
+"""Warn of tensors that a model keeps between calls: an ONNX graph keeps none."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from onnxexp._capture.model_tensors import call_unharmed
+from onnxexp._capture.source_lines import code_line
+from onnxexp._neutral_graph import Where
+from onnxexp._user_warnings import warn
+
+__all__ = ["warn_of_kept_tensors"]
+
+_ASSIGNED = re.compile(r"The tensor attributes? (.*) (?:was|were) assigned during export")  # torch.export restores them
+
+
+def warn_of_kept_tensors(
+    model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], caught: Sequence[warnings.WarningMessage]
+) -> list[warnings.WarningMessage]:
+    """Turn torch's warnings about attributes into one that names their lines.
+
+    Args:
+        model: The model after its capture.
+        args, kwargs: The example. If there are such warnings, the model is run on a copy of it once.
+        caught: The warnings of the capture, those of torch's `_detect_attribute_assignment` among them.
+
+    Returns the other warnings.
+    """
+    found = {index: match[1] for index, each in enumerate(caught) if (match := _ASSIGNED.match(str(each.message)))}
+    own = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
+    names = {name for text in found.values() for name in text.split(", ") if not _is_of(own, _value(model, name))}
+    kept = sorted(f"{name} ({_line(model, name)})" for name in _read_first(model, names, args, kwargs))
+    if kept:
+        warn(
+            f"the forward keeps tensors between calls: {'; '.join(kept)}; an ONNX graph keeps none: its outputs are right for "
+            "the values at the export, and new ones are lost; cure: make them inputs and outputs, or compute in __init__ what no "
+            "input changes"
+        )
+    return [each for index, each in enumerate(caught) if index not in found]
+
+
+def _read_first(model: torch.nn.Module, names: set[str], args: Sequence[Any], kwargs: Mapping[str, Any]) -> set[str]:
+    """Return the names of attributes that a call reads before it writes them.
+
+    Any other has no value of an earlier call, such as the weight that `torch.nn.utils.weight_norm` computes in each call.
+    """
+    if not names:
+        return names
+    watched: dict[torch.nn.Module, dict[str, list[str]]] = {}
+    for name in names:
+        owner, attribute = _owner(model, name)
+        watched.setdefault(owner, {}).setdefault(attribute, []).append(name)
+    owners = {owner: type(owner) for owner in watched}
+    first: dict[str, str] = {}
+    arguments = pytree.tree_map_only(torch.Tensor, torch.clone, (tuple(args), dict(kwargs)))
+    try:
+        for owner, own_class in owners.items():
+            owner.__class__ = _watched(own_class, watched[owner], first)
+        call_unharmed(model, *arguments)
+    except Exception:  # noqa: BLE001 - a model on the meta device may raise anything; each name may be kept then
+        return names
+    finally:
+        for owner, own_class in owners.items():
+            owner.__class__ = own_class
+    return {name for name in names if first.get(name) != "written"}
+
+
+def _watched(own_class: Any, attributes: Mapping[str, list[str]], first: dict[str, str]) -> Any:
+    """Derive a class that records whether an attribute is first read or written.
+
+    Args:
+        own_class: The class of one module.
+        attributes: The names of the attributes' values in the whole model.
+        first: Receives "read" or "written" by these names.
+    """
+
+    class Watched(own_class):  # type: ignore[misc] # a class of the user's
+        def __getattribute__(self, name: str) -> Any:
+            for place in attributes.get(name, ()):
+                first.setdefault(place, "read")
+            return super().__getattribute__(name)
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            for place in attributes.get(name, ()):
+                first.setdefault(place, "written")
+            super().__setattr__(name, value)
+
+    return Watched
+
+
+def _owner(model: torch.nn.Module, name: str) -> tuple[torch.nn.Module, str]:
+    """Return the module of ``self.block.state[0]``, and its attribute."""
+    path, _, attribute = name.partition("[")[0].removeprefix("self.").rpartition(".")
+    return model.get_submodule(path), attribute
+
+
+def _value(model: torch.nn.Module, name: str) -> Any:
+    owner, attribute = _owner(model, name)
+    return vars(owner).get(attribute)
+
+
+def _is_of(own: Collection[int], value: Any) -> bool:
+    """Whether all tensors of an attribute are parameters.
+
+    Those in `torch.nn.LSTM._flat_weights` are.
+    """
+    tensors = [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+    return bool(tensors) and all(id(tensor) in own for tensor in tensors)
+
+
+def _line(model: torch.nn.Module, name: str) -> Where:
+    """Return the line that changes ``self.block.state``, first in the forward."""
+    module, attribute = _owner(model, name)
+    owner = type(module)
+    for source in (owner.forward, owner):
+        try:
+            lines, start = inspect.getsourcelines(source)
+        except OSError:  # a class made by exec has no source
+            return Where(scope="forward", module=owner.__name__)
+        changes = [line for line, text in enumerate(lines) if re.search(rf"\.{attribute}\b.*((?<![=!<>])=(?!=)|\.\w+\()", text)]
+        if changes:
+            return code_line(inspect.getsourcefile(source) or "", start + changes[-1])
+    return Where(scope="forward", module=owner.__name__)  # written elsewhere, by a hook

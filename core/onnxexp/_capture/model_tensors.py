@@ -1,0 +1,180 @@
+"""Run a model, and undo the changes that the run makes to it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from types import FunctionType, ModuleType
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from onnxexp._capture.model_weights import with_weights
+from onnxexp._capture.private_model import private_model, private_tensors
+from onnxexp._capture.torch_state import model_mode
+from onnxexp._request.example_call import ExampleCall
+from onnxexp._request.export_context import ExportContext
+from onnxexp._request.training_mode import TrainingMode
+from onnxexp._torch_compat import ScriptModule
+
+__all__ = ["call_unharmed", "restored_state", "run_original", "unharmed"]
+
+
+_ATOMS = frozenset([torch.nn.Parameter, bool, int, float, str, type(None)])
+"""Attributes of these types contain no tensors other than parameters."""
+_LEAVES = (torch.nn.Module, torch.Tensor, type, ModuleType, FunctionType)
+_HOLDERS = frozenset([dict, list, OrderedDict])
+_DEPTH = 4
+
+
+@contextlib.contextmanager
+def restored_state(model: torch.nn.Module, *, buffers: bool = True) -> Iterator[None]:
+    """Undo the changes that a run of the model makes to it.
+
+    Attributes get their values back, lists, dicts and objects among them their elements, and tensors other than parameters their
+    contents, shapes and versions. Only changed tensors are written, because a tensor may lie in read-only memory. `buffers` is
+    False for torch.export, which runs the model on fake buffers: another thread may write into the real ones.
+    """
+    modules = list(model.modules())
+    held: dict[int, Any] = {}
+    for module in modules:
+        _find_holders(module, held)
+    before = [(holder, holder.copy()) for holder in held.values()]
+    scripted = [attribute for module in modules for attribute in _scripted_attributes(module)]
+    values = (each for _, old in before for each in (old if isinstance(old, list) else old.values()))
+    attributes = [each for each in values if type(each) not in _ATOMS and id(each) not in held]
+    own = {id(each): each for each in model.buffers()}
+    elements = pytree.tree_leaves([list(own.values()), attributes, [old for *_, old in scripted]])
+    tensors = {id(each): each for each in elements if isinstance(each, torch.Tensor) and not isinstance(each, torch.nn.Parameter)}
+    contents = [
+        (each, _layout(each), _version(each), each.detach().clone()) for key, each in tensors.items() if buffers or key not in own
+    ]
+    try:
+        yield
+    finally:
+        for holder, old in before:
+            if isinstance(holder, list):
+                holder[:] = old
+                continue
+            if old or holder:
+                for key in holder.keys() - old.keys():
+                    del holder[key]
+                holder.update(old)
+        for owner, name, old in scripted:
+            owner.setattr(name, old)
+        for tensor, layout, version, old in contents:
+            _restore(tensor, layout, version, old)
+
+
+def _restore(tensor: torch.Tensor, layout: Any, version: int | None, old: torch.Tensor) -> None:
+    with torch.inference_mode(tensor.is_inference()), torch.no_grad():
+        if _layout(tensor) != layout:  # unsqueeze_
+            tensor.as_strided_(*layout)
+        # An expanded tensor is not written.
+        if tensor.shape == old.shape and torch._debug_has_internal_overlap(tensor) != 1 and not _same(tensor, old):
+            tensor.copy_(old)
+    if version is not None and _version(tensor) != version:  # else a backward that needs the tensor is refused
+        torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors of one shape have the same contents, NaN included."""
+    if one.device.type == "meta":
+        return True
+    if one.layout is not torch.strided or one.is_quantized:
+        return False
+    return torch.equal(one, other) or bool(torch.all((one == other) | ((one != one) & (other != other))))
+
+
+def _version(tensor: torch.Tensor) -> int | None:
+    return None if tensor.is_inference() else tensor._version
+
+
+def _layout(tensor: torch.Tensor) -> Any:
+    """Return the arguments of as_strided for a tensor, where it has strides."""
+    return (tensor.shape, tensor.stride(), tensor.storage_offset()) if tensor.layout is torch.strided else ()
+
+
+class _RestoredParameters(TorchDispatchMode):
+    """Undo the writes of a run into the model's parameters; the others are not copied.
+
+    Not for a trace: under a dispatch mode, torch's tracer records the result of a convolution as a constant.
+    """
+
+    supports_higher_order_operators = True  # their branches and bodies write to nothing, and they have no schema
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # torch's own
+        self._written: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._others: dict[int, list[torch.Tensor]] = {}
+        for parameter in filter(torch._C._has_storage, model.parameters()):
+            self._others.setdefault(parameter.untyped_storage()._cdata, []).append(parameter.detach())
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        writes = isinstance(func, torch._ops.OpOverload) and func._schema.is_mutable
+        for tensor in pytree.tree_leaves((args, kwargs)) if writes else ():
+            if isinstance(tensor, torch.Tensor) and torch._C._has_storage(tensor):
+                taken = self._others.pop(tensor.untyped_storage()._cdata, ())
+                self._written += [(parameter, parameter.clone()) for parameter in taken]
+        return func(*args, **(kwargs or {}))
+
+    def __exit__(self, *raised: Any) -> None:
+        super().__exit__(*raised)  # type: ignore[no-untyped-call]  # torch's own
+        for parameter, old in self._written:
+            parameter.copy_(old)
+
+
+def _find_holders(value: Any, held: dict[int, Any], depth: int = _DEPTH) -> None:
+    """Collect a module's attributes and their containers; scripted ones have none."""
+    if depth == 0 or isinstance(value, ScriptModule if depth == _DEPTH else _LEAVES):
+        return
+    holder: Any = value if type(value) in _HOLDERS else getattr(value, "__dict__", None)  # numbers have none
+    if type(holder) in _HOLDERS and id(holder) not in held:
+        held[id(holder)] = holder
+        for each in list(holder if isinstance(holder, list) else holder.values()):
+            if type(each) in _HOLDERS and not each:  # most attributes of most modules
+                held.setdefault(id(each), each)
+            elif type(each) not in _ATOMS:
+                _find_holders(each, held, depth - 1)
+
+
+def _scripted_attributes(module: Any) -> Iterator[tuple[Any, str, Any]]:
+    """Iterate over a scripted module's attributes: owner, name, value."""
+    if isinstance(module, ScriptModule) and (concrete := vars(module).get("_concrete_type")) is not None:
+        held = ((name, module._c.getattr(name)) for name in concrete.get_attributes())
+        yield from ((module._c, name, value) for name, value in held if not isinstance(value, torch.ScriptObject))
+
+
+@contextlib.contextmanager
+def unharmed(model: torch.nn.Module, mode: TrainingMode = TrainingMode.PRESERVE) -> Iterator[torch.nn.Module]:
+    """Yield a model to run in place of another, which stays as it is.
+
+    It is a copy, whose parameters and buffers are empty at the end, or the model itself where that cannot be copied; the changes
+    of the run are undone then.
+    """
+    with (
+        private_tensors(model) as private,
+        model_mode(private.modules(), mode),
+        restored_state(private),
+        _RestoredParameters(private),
+    ):
+        yield private
+
+
+def call_unharmed(
+    module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], mode: TrainingMode = TrainingMode.PRESERVE
+) -> Any:
+    """Call a module, and leave it as it was."""
+    with unharmed(module, mode) as private:  # results may share memory with the state
+        return pytree.tree_map_only(torch.Tensor, torch.clone, private(*args, **kwargs))
+
+
+def run_original(call: ExampleCall, context: ExportContext, /, *args: Any, **kwargs: Any) -> Any:
+    """Run the original model in the mode of the export, to compare a program with it."""
+    mode = TrainingMode.PRESERVE if isinstance(call.model, ExportedProgram) else context.options.training
+    with with_weights(private_model(call.module), call.weights) as private:
+        return pytree.tree_map_only(torch.Tensor, context.dense, call_unharmed(private, args, kwargs, mode))

@@ -1,0 +1,193 @@
+"""Set the global state of torch and the model's mode during a capture."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import functools
+import logging
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch._C import _functorch as functorch
+from torch._jit_internal import is_scripting
+from torch._logging import _internal as _logging
+from torch.backends import mha
+from torch.export import _trace
+from torch.onnx._internal.exporter import _flags
+
+from onnxexp._errors import CaptureError
+from onnxexp._request.training_mode import TrainingMode
+
+__all__ = [
+    "LOCK",
+    "silence_torch_loggers",
+    "is_exporting",
+    "model_mode",
+    "silence_torch_export",
+    "silence_warnings",
+    "replace_attributes",
+    "replace_functions",
+    "torch_mode",
+    "unwind_functorch",
+]
+
+LOCK = threading.RLock()
+"""Guards torch's tracers: their mode stacks and patches are global to the process."""
+
+_EXPORTING = contextvars.ContextVar("onnxexp exporting", default=False)
+
+
+# Strict capture traces through the callers, and Dynamo cannot trace a context variable.
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def is_exporting() -> bool:
+    """Whether onnxexp captures a model in this thread."""
+    return _EXPORTING.get()
+
+
+def _quiet(record: logging.LogRecord) -> bool:
+    """Drop torch's log records during an export, unless TORCH_LOGS is set."""
+    return "TORCH_LOGS" in os.environ or not is_exporting()
+
+
+def silence_torch_loggers() -> None:
+    """Silence torch's loggers during exports.
+
+    The filter has no effect outside of an export and is never removed. The handler for TORCH_TRACE gets none: it writes to a file
+    only, and would no longer remove itself if there is no such file.
+    """
+    for handler in _logging.handlers:
+        if handler is not _logging.LOG_TRACE_HANDLER:
+            handler.addFilter(_quiet)
+
+
+@contextlib.contextmanager
+def silence_torch_export() -> Iterator[None]:
+    """Stop torch.export from logging a failure and from printing its partial graph."""
+    silence_torch_loggers()
+    with replace_attributes([(_trace, "print", lambda *_, **__: None)]):
+        yield
+
+
+@contextlib.contextmanager
+def silence_warnings() -> Iterator[None]:
+    """Ignore the warnings of code that runs on fake tensors.
+
+    They concern the kernels of torch and of libraries, such as the deprecated calls in them, which the user cannot change.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextlib.contextmanager
+def model_mode(modules: Iterable[torch.nn.Module], mode: TrainingMode) -> Iterator[None]:
+    """Put modules into a mode, and restore the mode of each at the end."""
+    # torch.jit.freeze removes the attribute
+    before = [(module, module.training) for module in modules if hasattr(module, "training")]
+    try:
+        for module, training in before:
+            module.training = training if mode is TrainingMode.PRESERVE else mode is TrainingMode.TRAINING
+        yield
+    finally:
+        for module, training in before:
+            module.training = training
+
+
+@contextlib.contextmanager
+def unwind_functorch() -> Iterator[None]:
+    """Leave torch.func transforms that a failed capture entered.
+
+    Eager would compute wrong values inside them.
+    """
+    level = functorch.maybe_current_level() or 0
+    try:
+        yield
+    finally:
+        while (functorch.maybe_current_level() or 0) > level:
+            functorch.pop_dynamic_layer_stack()
+
+
+def _set_data(self: torch.Tensor, value: torch.Tensor) -> None:
+    if is_exporting():
+        raise CaptureError("an assignment to .data cannot be captured; cure: write with copy_(), or use a new tensor")
+    _DATA.__set__(self, value)
+
+
+_DATA: Any = torch._C.TensorBase.data
+_TRACEABLE_DATA = property(lambda self: self.detach() if is_exporting() else _DATA.__get__(self), _set_data)
+
+
+class _OnnxFlags:
+    """The flags of torch.onnx, for `torch.onnx.is_in_onnx_export`."""
+
+    @property
+    def _is_onnx_exporting(self) -> bool:
+        return is_exporting() or _flags._is_onnx_exporting
+
+
+_fastpath_of_torch = mha.get_fastpath_enabled
+
+
+def _fastpath_enabled() -> bool:
+    """Return whether torch.nn uses fused kernels: not in captures.
+
+    torch.jit.script compiles this function.
+    """
+    if not is_scripting():
+        return _fastpath_of_torch() and not is_exporting()
+    return True
+
+
+@contextlib.contextmanager
+def torch_mode() -> Iterator[None]:
+    """Put torch into the same state for every capture, for reproducible files.
+
+    Gradients and inference mode are off. The fused kernels that torch.nn modules use without gradients are off too, since they
+    would hide the modules' operators.
+    """
+    state: list[tuple[Any, str, Any]] = [
+        (mha, "get_fastpath_enabled", _fastpath_enabled),
+        (sys.modules[str(_flags.__package__)], "_flags", _OnnxFlags()),
+    ]
+    state.append((torch.Tensor, "data", _TRACEABLE_DATA))
+    state.append((torch._C._autograd, "_get_data_attr", torch.detach))  # Dynamo's `.data`, which export makes a constant
+    with LOCK, torch.inference_mode(False), torch.no_grad(), replace_attributes(state):
+        outer = _EXPORTING.set(True)
+        try:
+            with unwind_functorch():
+                yield
+        finally:
+            _EXPORTING.reset(outer)
+
+
+@contextlib.contextmanager
+def replace_attributes(table: Iterable[tuple[Any, str, Any]]) -> Iterator[None]:
+    """Replace attributes (owner, name, replacement); restore them at the end."""
+    with contextlib.ExitStack() as restore:
+        for owner, name, replacement in table:
+            if name in vars(owner):
+                restore.callback(setattr, owner, name, vars(owner)[name])
+            else:
+                restore.callback(delattr, owner, name)
+            setattr(owner, name, replacement)
+        yield
+
+
+def replace_functions(table: Iterable[tuple[Any, str, Callable[..., Any]]]) -> contextlib.AbstractContextManager[None]:
+    """Replace functions in captures; other threads call the originals."""
+    originals = ((owner, name, getattr(owner, name), new) for owner, name, new in table)  # by its name
+    return replace_attributes([(owner, name, _in_captures(original, new)) for owner, name, original, new in originals])
+
+
+def _in_captures(original: Callable[..., Any], replacement: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(replacement)
+    def call(*args: Any, **options: Any) -> Any:
+        return replacement(*args, **options) if is_exporting() else original(*args, **options)
+
+    return call

@@ -1,0 +1,142 @@
+"""Compare a program with its original.
+
+On given inputs, on random ones, at other sizes, in two backends.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils import _pytree as pytree
+
+from onnxexp._capture.example_inputs import grow, other_examples
+from onnxexp._checking.comparison import Tolerances, VerificationReport, compare, run_eager
+from onnxexp._checking.exported import Exported
+from onnxexp._checking.onnx_slices import Runner
+from onnxexp._checking.random_inputs import random_like
+from onnxexp._checking.torch_interpreter import is_random
+from onnxexp._errors import OnnxExporterError, OptionError, VerificationError
+from onnxexp._model.declared_sizes import size_at
+from onnxexp._neutral_graph import Value, values_in
+from onnxexp._request.dynamic_shapes import DynamicSpec
+
+__all__ = ["InputCase", "cases_of", "verify"]
+
+
+class InputCase(NamedTuple):
+    """Inputs to compare on.
+
+    In words ("" for those that were given), and whether the original may refuse them.
+    """
+
+    text: str
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    optional: bool = False
+
+
+def cases_of(program: Exported, inputs: Any, seed: int = 0) -> Iterator[InputCase]:
+    """The inputs that `ONNXProgram.verify` compares on, by its argument `inputs`.
+
+    Raises OptionError.
+    """
+    args, kwargs = program.example
+    if inputs == "random":
+        yield InputCase("the inputs are random", *random_like(args, kwargs, seed))
+    elif inputs in ("sizes", "repeated"):
+        yield InputCase("" if inputs == "repeated" else "the inputs are the example", args, kwargs)
+        for sizes, other, named in other_examples(args, kwargs, program.spec) if program.spec is not None else ():
+            fitting = _with_sums(other, named, program.spec)
+            resized = fitting if inputs == "repeated" else random_like(*fitting, seed)
+            yield InputCase(sizes, *resized, optional=True)
+    elif isinstance(inputs, (list, tuple)) and inputs:
+        for index, given in enumerate(inputs):
+            text = f"the inputs are inputs[{index}]"
+            if isinstance(given, Mapping):
+                yield InputCase(text, (), given)
+            else:
+                yield InputCase(text, (given,) if isinstance(given, torch.Tensor) else tuple(given), {})
+    else:
+        raise OptionError(
+            f"inputs is {inputs!r}; give a list of argument tuples, 'random', 'sizes' (random ones at other sizes), or "
+            "'repeated' (the example, repeated to other sizes)"
+        )
+
+
+def _with_sums(
+    args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec | None
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Resize the axes whose name is computed from others, as ``past + sequence``."""
+    flat, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
+    named = {(i, axis): each.name for i, axes in enumerate(spec.axes if spec else ()) for axis, each in axes.items() if each.name}
+    values = {name: flat[index].shape[axis] for (index, axis), name in named.items() if name.isidentifier()}
+    for (index, axis), name in named.items():
+        size = None if name in values else size_at(name, values)
+        if size is not None:
+            flat[index] = grow(flat[index], axis, size)
+    return pytree.tree_unflatten(flat, structure)  # type: ignore[no-any-return]
+
+
+def verify(
+    program: Exported,
+    runner: Runner,
+    cases: Sequence[InputCase],
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
+    tolerances: Tolerances | None = None,
+) -> VerificationReport:
+    """Compare all outputs on all cases.
+
+    Raises VerificationError, and OnnxExporterError where the program cannot be run.
+    """
+    if program.eager is None:
+        raise OnnxExporterError("this program was made without an original to compare with")
+    random = random_outputs(program)
+    reports, skipped = [], []
+    for case in cases:
+        try:
+            with warnings.catch_warnings():
+                if case.optional:
+                    warnings.simplefilter("ignore")
+                leaves = program.signature.flatten(case.args, case.kwargs)
+                expected = run_eager(program.eager, case.args, case.kwargs)
+        except Exception as error:  # outside the restrictions, or the user's model raises: no size to compare
+            if not case.optional:
+                raise
+            skipped.append(f"{case.text}: the model refuses it ({type(error).__name__}: {str(error).splitlines()[0][:120]})")
+            continue
+        try:
+            results = runner.run({**program.weights, **program.signature.feeds(leaves)})
+            names = program.signature.output_names([value.name or "" for value in program.model.graph.outputs], results)
+            actual = program.signature.unflatten(results, leaves)
+            report = compare(expected, actual, names, rtol=rtol, atol=atol, tolerances=tolerances, random=random)
+        except OnnxExporterError as error:
+            if not case.text:
+                raise
+            raise VerificationError(f"where {case.text}: {error}") from error
+        reports.append(VerificationReport(report.outputs, case.text))
+    report = VerificationReport.of(reports, skipped)
+    report.raise_for_difference()
+    return report
+
+
+def random_outputs(program: Exported) -> frozenset[str]:
+    """The names of the outputs that depend on random numbers.
+
+    A dropout in training mode draws some.
+    """
+    if program.record is None:
+        return frozenset()
+    graph, random = program.record.graph, set[Value]()
+    for node in graph.nodes:
+        read = {*node.inputs(), *(value for block in node.blocks for each in block.walk() for value in each.inputs())}
+        if not random.isdisjoint(read) or is_random(node):
+            random.update(node.outputs)
+    drawn = [index for index, output in enumerate(graph.outputs) if not random.isdisjoint(values_in(output))]
+    names = [value.name or "" for value in program.model.graph.outputs]
+    slots = [program.signature.outputs[index].output for index in drawn if index < len(program.signature.outputs)]
+    return frozenset(names[slot] for slot in slots if slot is not None)

@@ -1,0 +1,172 @@
+"""Memory as values: each write to a tensor makes a new value.
+
+A `Ref` is a place in memory: a whole tensor (a root) or a view of another place. The root always has a current value. A
+view's value is regenerated from its parent's when it is read after the memory changed; a write to a view makes its new
+value the truth, and is carried back to the root only when another place of the same memory is read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from onnxexp._errors import CaptureError
+from onnxexp._functionalize.emit import Emitter
+from onnxexp._functionalize.places import Ref, View, refuse
+from onnxexp._functionalize.write_back import can_write, is_part, make_view, write_back
+from onnxexp._neutral_graph import Value, Where
+
+__all__ = ["Memory", "MemoryState"]
+
+
+@dataclasses.dataclass(slots=True)
+class MemoryState:
+    """The contents of memory at one point of the program.
+
+    Attributes:
+        values: The value of each place that has been read or written, with the version of the root that it belongs to.
+        versions: How often each root has been written.
+        pending: For a root, the view that was written last, its value and the writing node's place; not yet in the root.
+        spoiled: Roots whose contents are not known any more, with the reason.
+    """
+
+    values: dict[Ref, tuple[Value, int]] = dataclasses.field(default_factory=dict)
+    versions: dict[Ref, int] = dataclasses.field(default_factory=dict)
+    pending: dict[Ref, tuple[Ref, Value, Where]] = dataclasses.field(default_factory=dict)
+    spoiled: dict[Ref, str] = dataclasses.field(default_factory=dict)
+
+    def copy(self) -> MemoryState:
+        return MemoryState(dict(self.values), dict(self.versions), dict(self.pending), dict(self.spoiled))
+
+
+class Memory:
+    """All places, and their contents at the current node.
+
+    Attributes:
+        state: Saved, replaced and restored around nested graphs.
+        used: Every root that was read or written, in the order in which that happened.
+        changed: Every root that was written.
+    """
+
+    def __init__(self, emit: Emitter) -> None:
+        self.emit = emit
+        self.state = MemoryState()
+        self.used: dict[Ref, None] = {}
+        self.changed: dict[Ref, None] = {}
+        self._children: dict[tuple[Ref, View], Ref] = {}
+        self._links: dict[Ref, dict[Ref, None]] = {}
+
+    def start(self, value: Value) -> Ref:
+        """Make the root for a new tensor `value`."""
+        root = Ref(value)
+        self.state.values[root] = value, 0
+        self.state.versions[root] = 0
+        return root
+
+    def child(self, parent: Ref, view: View, value: Value, where: Where) -> Ref:
+        """Return the place of a view; equal views are one place, with the first `value`."""
+        return self._children.setdefault((parent, view), Ref(value, parent, view, where))
+
+    def link(self, one: Ref, other: Ref) -> None:
+        """Note that two places may share memory in an unknown way."""
+        if one.root is not other.root:
+            self._links.setdefault(one.root, {})[other.root] = None
+            self._links.setdefault(other.root, {})[one.root] = None
+
+    def reach(self, root: Ref) -> dict[Ref, None]:
+        """Find all roots that may share memory with a root, directly or not."""
+        reached, todo = {root: None}, [root]
+        while todo:
+            for other in self._links.get(todo.pop(), ()):
+                if other not in reached:
+                    reached[other] = None
+                    todo.append(other)
+        return reached
+
+    def peek(self, ref: Ref) -> Value:
+        """Return any value with the size and dtype of a place."""
+        known = self.state.values.get(ref)
+        return known[0] if known is not None else self.read(ref)
+
+    def know(self, ref: Ref, value: Value) -> None:
+        """Set the value of a place, which was just made from its parent's value."""
+        self._settle(ref.root)
+        ref.first = None if ref.first is value else ref.first
+        self.state.values[ref] = value, self.state.versions[ref.root]
+
+    def holds(self, ref: Ref, value: Value) -> bool:
+        """Whether `value` is the current value of a place."""
+        if (pending := self.state.pending.get(ref.root)) is not None:
+            return pending[0] is ref and pending[1] is value
+        return self.state.values.get(ref) == (value, self.state.versions[ref.root])
+
+    def read(self, ref: Ref) -> Value:
+        """Return the current value of a place.
+
+        Raises CaptureError where it is not certain.
+        """
+        state, root = self.state, ref.root
+        if root in state.spoiled:
+            raise CaptureError(state.spoiled[root])
+        self.used[root] = None
+        if (pending := state.pending.get(root)) is not None and pending[0] is ref:
+            return pending[1]
+        self._settle(root)
+        known, version = state.values.get(ref), state.versions[root]
+        if known is not None and known[1] == version:
+            return known[0]
+        assert ref.parent is not None and ref.view is not None  # a root's value is always current
+        value = make_view(self.emit, self.read(ref.parent), ref)
+        state.values[ref] = value, version
+        return value
+
+    def write(self, ref: Ref, value: Value, op: str, where: Where, *, uniform: bool = False) -> None:
+        """Write `value` to a place; a `uniform` value is one number everywhere.
+
+        Raises CaptureError for a view that cannot be written through.
+        """
+        state, root = self.state, ref.root
+        self.used[root] = self.changed[root] = None
+        writer = f"{op} at {where}" if str(where) else op
+        for other in self.reach(root):  # whether it shares the written memory is not certain
+            if other is not root:
+                state.spoiled[other] = _UNCERTAIN.format(other=other.name, root=root.name, writer=writer)
+        if ref is root:
+            state.pending.pop(root, None)  # a pending value was read into `value`, or is lost
+            self.replace(root, value)
+            return
+        for step in ref.chain():
+            if step.view is not None and not can_write(step, uniform):
+                refuse(f"{op} writes through {step.view.op}, which cannot be undone", where, "write to the tensor itself")
+            uniform = uniform and not is_part(step)
+        if root in state.pending and state.pending[root][0] is not ref:
+            self._settle(root)
+        state.pending[root] = ref, value, where
+
+    def replace(self, root: Ref, value: Value) -> None:
+        """Set the value of a root; all its views are stale then."""
+        self.state.versions[root] += 1
+        self.state.values[root] = value, self.state.versions[root]
+
+    def settle(self) -> None:
+        """Carry all pending writes back to their roots."""
+        for root in list(self.state.pending):
+            self._settle(root)
+
+    def _settle(self, root: Ref) -> None:
+        """Carry the pending write of a root back to it, if there is one."""
+        if root not in self.state.pending:
+            return
+        ref, value, where = self.state.pending.pop(root)
+        written = {}
+        for step in ref.chain():
+            written[step] = value, self.state.versions[root] + 1
+            if step.parent is not None:
+                value = write_back(self.emit, self.read, self.peek, step, value, where)
+        self.state.versions[root] += 1
+        self.state.values.update(written)
+
+
+_UNCERTAIN = (
+    "%{other} is read after {writer} wrote to %{root}, and whether the two share memory is not certain; "
+    "cure: clone() one of them before the write, or compute a new tensor instead of writing"
+)

@@ -1,0 +1,162 @@
+"""Mutation and aliasing of torch's operators, from their schemas.
+
+Source: the alias annotations of the schemas, ``Tensor(a!)`` (is written) and ``Tensor(a)`` (shares memory), and the list
+below of operators that share memory without an annotation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from onnxexp._neutral_graph import Node, TensorType, Value
+from onnxexp._torch_ops.schemas import cache_by_operator, overload, schemas
+
+__all__ = ["RESIZE_CURE", "RESIZING", "SETTING", "UNDECLARED", "Facts"]
+__all__ += ["facts", "is_out", "is_tensor", "packet", "restrides", "results", "twin"]
+
+UNDECLARED = frozenset(
+    f"aten::{name}"
+    for name in [
+        *("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "type_as", "sum_to_size"),
+        *("conj_physical", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_tensors", "meshgrid", "einsum"),
+        *("_unsafe_view", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk", "cartesian_prod"),
+    ]
+)
+"""Composites that may return their first tensor, without an annotation in their schemas."""
+SETTING = frozenset(f"aten::{name}" for name in ["zero_", "fill_", "_no_grad_zero_", "_no_grad_fill_"])
+"""Operators that make a tensor one number everywhere."""
+
+RESIZING = frozenset({"aten::resize_", "aten::resize_as_"})
+"""Operators that change the size of a tensor in place."""
+RESIZE_CURE = "take the elements with flatten()[:n].view(...), or pad() a new tensor"
+"""The cure where one of them cannot be followed."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Facts:
+    """The mutation and aliasing of one operator.
+
+    Attributes:
+        schema: None where torch has no such operator (``prim::If``, arithmetic on sizes).
+        written: Indices of the arguments whose memory is written.
+        viewed: Index of the argument whose memory the results that are no written argument may share; None: they are new.
+        returned: For each return, the index of the written argument that it is, else None.
+        memory_format: Index of the argument of that name.
+        pointwise: Whether torch tags the operator as pointwise: its result has the broadcast shape and layout.
+    """
+
+    schema: Any
+    written: tuple[int, ...] = ()
+    viewed: int | None = None
+    returned: tuple[int | None, ...] = ()
+    memory_format: int | None = None
+    pointwise: bool = False
+
+    @property
+    def opaque(self) -> bool:
+        return self.schema is None
+
+
+def packet(op: str) -> str:
+    """Strip the overload: ``aten::add`` of ``aten::add.Tensor``."""
+    return op.partition(".")[0]
+
+
+@cache_by_operator
+def facts(op: str) -> Facts:
+    """Look up the facts about an operator by its full name."""
+    if (found := overload(op)) is None:
+        return Facts(None)
+    schema = found._schema
+    arguments: Sequence[Any] = schema.arguments
+    names = [argument.name for argument in arguments]
+    written = tuple(index for index, argument in enumerate(arguments) if _is_written(argument, str(schema)))
+    sets = {name: index for index in written for name in arguments[index].alias_info.before_set}
+    viewed = int(op == "aten::einsum") if packet(op) in UNDECLARED else None
+    if not schema.is_mutable and any(result.alias_info and "Tensor" in str(result.type) for result in schema.returns):
+        viewed = next((index for index, argument in enumerate(arguments) if argument.alias_info is not None), 0)
+    return Facts(
+        schema,
+        written,
+        viewed,
+        tuple(_written_argument(result, sets) for result in schema.returns),
+        names.index("memory_format") if "memory_format" in names else None,
+        torch.Tag.pointwise in found.tags,
+    )
+
+
+def _written_argument(result: Any, sets: dict[str, int]) -> int | None:
+    """Return the index of the written argument that a result is, by alias set."""
+    info = result.alias_info
+    return next((sets[name] for name in info.before_set if name in sets), None) if info and info.is_write else None
+
+
+def _is_written(argument: Any, schema: str) -> bool:
+    info, kind = argument.alias_info, str(argument.type)
+    if info is None or not info.is_write:
+        return False
+    if "List" in kind:  # Tensor(a!)[]: its tensors are written. Tensor[](a!) is the list itself
+        return "Tensor" in kind and any(f"({name}!)[]" in schema for name in info.before_set)
+    return kind in ("Tensor", "Optional[Tensor]")
+
+
+def is_tensor(value: Any) -> bool:
+    return isinstance(value, Value) and isinstance(value.type, TensorType)
+
+
+def results(node: Node) -> Iterator[tuple[Value, int | None]]:
+    """Yield each output, with the index of the written argument that it is, or None."""
+    returned = facts(node.op).returned
+    return zip(node.outputs, returned if len(returned) == len(node.outputs) else (None,) * len(node.outputs), strict=True)
+
+
+@cache_by_operator
+def twin(op: str) -> str | None:
+    """Find the operator that does not write: ``add.Tensor`` for ``add_.Tensor``.
+
+    It takes the same arguments, apart from ``out=``, and returns the new results of `op`, then the values to write. None where
+    torch has no such operator.
+    """
+    known = facts(op)
+    namespace, _, base = packet(op).partition("::")
+    if base.startswith("__i") and base.endswith("__"):
+        names = [f"__{base[3:]}"]
+    elif base.endswith("_"):
+        names = [base[:-1], f"{base}functional"]
+    else:
+        names = [base, f"{base}_functional"]
+    inputs = [argument for index, argument in enumerate(known.schema.arguments) if not is_out(known, index)]
+    returns = sum(index is None for index in known.returned) + len(known.written)
+    candidates = [schema for name in names for schema in schemas(f"{namespace}::{name}")]
+    candidates = [schema for schema in candidates if not schema.is_mutable and len(schema.returns) == returns]
+    own = known.schema.overload_name
+    candidates.sort(key=lambda schema: (schema.overload_name != own, len(schema.arguments)))
+    for by_name in (True, False):
+        for schema in candidates:
+            if _takes(schema, inputs, by_name):
+                return f"{schema.name}.{schema.overload_name}" if schema.overload_name else str(schema.name)
+    return None
+
+
+def restrides(op: str) -> bool:
+    """Whether an in-place operator changes the view, not the memory (``t_``)."""
+    same = twin(op)
+    return same is not None and packet(same) not in {"aten::detach", *UNDECLARED} and facts(same).viewed is not None
+
+
+def is_out(known: Facts, index: int) -> bool:
+    """Whether an argument is an ``out=`` argument."""
+    return index in known.written and bool(known.schema.arguments[index].kwarg_only)
+
+
+def _takes(schema: Any, inputs: list[Any], by_name: bool) -> bool:
+    """Whether a schema takes these arguments and has defaults for the others."""
+    own = schema.arguments
+    if len(own) < len(inputs) or not all(argument.has_default_value() for argument in own[len(inputs) :]):
+        return False
+    pairs = zip(own, inputs, strict=False)
+    return all(str(a.type) == str(b.type) and (not by_name or a.name == b.name) for a, b in pairs)

@@ -1,0 +1,104 @@
+"""Messages about operators that cannot be lowered: problem, place and cure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+
+from onnxexp._errors import LoweringError, OpsetError, UnsupportedOperators
+from onnxexp._neutral_graph import Graph, Node
+from onnxexp._plugins.discovery import PluginStatus, packs
+from onnxexp._torch_ops.schemas import schemas
+
+__all__ = ["Problem", "describe", "no_plugins", "skeleton", "unsupported"]
+
+_LINES = 3
+"""Source lines shown per operator."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """A node that could not be lowered.
+
+    Attributes:
+        node: The node.
+        reason: Why it could not be lowered; "" where no plugin has a symbolic for it.
+        first_opset: The lowest opset that can express it.
+        opset: Whether the target opset is the reason.
+        skeleton: Whether a symbolic for the operator would be a cure.
+        error: The error of the symbolic that failed.
+    """
+
+    node: Node
+    reason: str = ""
+    first_opset: int | None = None
+    opset: bool = False
+    skeleton: bool = False
+    error: LoweringError | None = None
+
+
+def describe(node: Node, message: str, types: Sequence[str]) -> str:
+    """Describe the failure of one node, with its arguments and the user's line."""
+    place = f"\n  at {node.where}" if str(node.where) else ""
+    return f"{node.op}: {message}\n  called with ({', '.join(types)}){place}"
+
+
+def no_plugins(graph: Graph, off: Sequence[PluginStatus]) -> LoweringError:
+    """Make the error for an export without plugins; it names the packages to install."""
+    counts = Counter(node.op for node in graph.walk())
+    message = f"no plugin is selected, so none of the {len(counts)} operators of this model can be lowered"
+    return UnsupportedOperators("\n".join([message, *packs(counts, off)]), dict(counts))
+
+
+def unsupported(problems: Sequence[Problem], off: Sequence[PluginStatus] = ()) -> LoweringError:
+    """Make one error of all problems; `off` are the plugins that are not selected."""
+    if len(problems) == 1 and problems[0].error is not None:
+        return problems[0].error
+    grouped: dict[tuple[str, str], list[Problem]] = {}
+    for problem in problems:
+        grouped.setdefault((problem.node.op, problem.reason), []).append(problem)
+    blocks = [
+        _block(op, reason, found) for (op, reason), found in sorted(grouped.items(), key=lambda item: (-len(item[1]), item[0]))
+    ]
+    counts = dict(Counter(problem.node.op for problem in problems))
+    names = f"{len(counts)} operator{'s' if len(counts) > 1 else ''}"
+    if all(problem.opset for problem in problems):
+        firsts = [problem.first_opset for problem in problems]
+        first = None if None in firsts else max(opset for opset in firsts if opset is not None)
+        cure = f"\nopset_version={first} can express all of it" if first else ""
+        return OpsetError(f"the target opset cannot express {names} of this model:\n" + "\n".join(blocks) + cure, first)
+    message = f"{names} of this model cannot be lowered:"
+    if all(problem.error is not None for problem in problems):
+        return LoweringError("\n".join([message, *blocks]))
+    failed = [status for status in off if status.state != "off"]  # more likely the cause than an operator that nobody has written
+    chosen = [status for status in off if status.state == "off"]
+    lines = [message, *(f"  {line}" for line in packs((), failed)), *blocks, *packs(counts, chosen)]
+    return UnsupportedOperators("\n".join(lines), counts)
+
+
+def _block(op: str, reason: str, found: Sequence[Problem]) -> str:
+    lines = [f"  {op} ({len(found)}x): {reason or 'no plugin lowers it and torch has no decomposition'}"]
+    places = list(dict.fromkeys(str(problem.node.where) for problem in found))
+    lines += [f"    at {place}" for place in places[:_LINES] if place]
+    if len(places) > _LINES:
+        lines.append(f"    and {len(places) - _LINES} more places")
+    if not reason or found[0].skeleton:
+        lines.append("    write a symbolic for it:")
+        lines += [f"      {line}".rstrip() for line in skeleton(op).splitlines()]
+    return "\n".join(lines)
+
+
+def skeleton(op: str) -> str:
+    """Write the beginning of a symbolic, with the arguments of the torch schema."""
+    namespace, _, name = op.partition("::")
+    schema = next((each for each in schemas(op) if each.overload_name == op.partition(".")[2]), None)
+    names = [argument.name + ("_" if argument.name == "from" else "") for argument in schema.arguments] if schema else ["x"]
+    call = ", ".join(name for name in ["op", *names])
+    text = str(schema).partition("::")[2] if schema else op
+    return (
+        f'{namespace} = onnxexp.SymbolicTable("{namespace}")\n\n'
+        f'@{namespace}("{name}")\ndef {name.partition(".")[0]}({call}):\n    """{text}"""\n'
+        f"    return op.Identity({names[0]})  # the ONNX operators that compute it\n\n"
+        f"onnxexp.export(..., plugins=[{namespace}, ...])"
+    )

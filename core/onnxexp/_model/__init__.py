@@ -1,0 +1,1 @@
+"""An ONNX model: its text, types, declared sizes, origins of nodes, and session."""

@@ -1,0 +1,53 @@
+"""Short names of symbolic sizes whose expression is too long to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeGuard
+
+import onnx_ir as ir
+
+from onnxexp._request.unique_names import unused_name
+
+__all__ = ["SIZES_KEY", "shorten_sizes"]
+
+SIZES_KEY = "onnxexp.sizes"
+"""The key of the file's metadata with the expressions of shortened sizes."""
+_LONGEST = 40
+"""Characters of an expression that a shape shows itself."""
+_OPERATORS = frozenset("+*/(")
+
+
+def shorten_sizes(model: ir.Model) -> dict[str, str]:
+    """Name each long size by the first value and axis that have it: ``y_dim_2``.
+
+    Outputs come first. Equal sizes keep one name. Changes the shapes in place; returns the metadata with the expressions.
+    """
+    values = list(_values(model.graph))
+    texts = {size.value for value in values for size in value.shape or () if isinstance(size, ir.SymbolicDim)}
+    if not any(map(_is_long, texts)):
+        return {}
+    names: dict[str, str] = {}
+    for value in values:
+        for axis, size in enumerate(value.shape or ()):
+            text = size.value if isinstance(size, ir.SymbolicDim) else None
+            if _is_long(text) and text not in names:
+                names[text] = unused_name(f"{value.name}_dim_{axis}", {*filter(None, texts), *names.values()})
+    for value in values:
+        if value.shape is not None:
+            sizes = [size.value if isinstance(size, ir.SymbolicDim) else size for size in value.shape]
+            if not names.keys().isdisjoint(sizes):
+                value.shape = ir.Shape([names.get(size, size) if isinstance(size, str) else size for size in sizes])
+    return {SIZES_KEY: "; ".join(f"{name} = {text}" for text, name in names.items())} if names else {}
+
+
+def _is_long(text: str | None) -> TypeGuard[str]:
+    """Whether a size is a long expression; a user's name of any length stays."""
+    return text is not None and len(text) > _LONGEST and not _OPERATORS.isdisjoint(text)
+
+
+def _values(graph: ir.Graph) -> Iterator[ir.Value]:
+    """Yield the outputs of a graph, then those of its nodes, also of their bodies."""
+    yield from graph.outputs
+    for node in ir.traversal.RecursiveGraphIterator(graph):
+        yield from node.outputs

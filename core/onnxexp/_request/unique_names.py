@@ -1,0 +1,72 @@
+"""Unique names: `base`, or `base_1`, `base_2`, … where it is taken."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Sequence
+
+import onnx_ir as ir
+
+from onnxexp._user_warnings import warn
+
+__all__ = ["UniqueNames", "name_of_size", "unique_names", "unused_name"]
+
+
+class UniqueNames:
+    """Names of one kind; counters make many names from one base cheap."""
+
+    def __init__(self) -> None:
+        self._taken: dict[str, int] = {}
+
+    @classmethod
+    def of(cls, graph: ir.Graph) -> UniqueNames:
+        """Names that neither a graph nor the bodies of its nodes have yet."""
+        names = cls()
+        names.reserve({*graph.initializers, *(value.name or "" for value in graph.inputs)})
+        for node in ir.traversal.RecursiveGraphIterator(graph):
+            names.reserve([node.name or "", *(value.name or "" for value in node.outputs)])
+            for attribute in node.attributes.values():
+                if attribute.type is ir.AttributeType.GRAPH:
+                    names.reserve(value.name or "" for value in attribute.as_graph().inputs)
+        return names
+
+    def unique(self, base: str) -> str:
+        """Return and take `base`, or `base_1`, `base_2`, … where it is taken already."""
+        taken = self._taken
+        if base not in taken:
+            taken[base] = 0
+            return base
+        name, count = base, taken[base]
+        while name in taken:
+            count += 1
+            name = f"{base}_{count}"
+        taken[base], taken[name] = count, 0
+        return name
+
+    def reserve(self, names: Iterable[str]) -> None:
+        """Reserve names, so that `unique` never returns them."""
+        for name in names:
+            self._taken.setdefault(name, 0)
+
+
+def unused_name(base: str, taken: Collection[str]) -> str:
+    """Return `base`, or `base_1`, `base_2`, … where it is taken."""
+    return next(name for name in itertools.chain([base], (f"{base}_{n}" for n in itertools.count(1))) if name not in taken)
+
+
+def name_of_size(name: str, taken: Collection[str]) -> str:
+    """Return an unused name, with a warning where the user gave it to another size."""
+    unused = unused_name(name, taken)
+    if unused != name:
+        warn(f"two sizes that differ in the example are called {name}; one of them is {unused} in the file")
+    return unused
+
+
+def unique_names(names: Sequence[str], taken: Collection[str] = ()) -> list[str]:
+    """Number names that occur twice or are in `taken`; a unique name keeps its own."""
+    result: list[str] = []
+    used = set(taken)
+    for name in names:
+        result.append(unused_name(name, used.union(names)) if name in used else name)
+        used.add(result[-1])
+    return result

@@ -1,0 +1,358 @@
+"""Find the guards under which the exported model is right.
+
+Where a model branches on a size, torch.export records one branch, and a guard in its ShapeEnv. `record_guard_sources` adds the
+user's line to each guard. A guard counts if it comes from the user's code, from torch.nn, or from an operator whose result
+depends on it (slice, split). Guards of other operators choose between equivalent computations, or repeat a check of eager.
+
+A conversion of a symbolic number to int or float is a guard as well: the program contains the example's number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import FrameType
+from typing import Any, TypeAlias
+
+import numpy as np
+import sympy  # type: ignore[import-untyped]
+import torch
+from torch._dynamo import guards
+from torch._guards import ShapeGuard, SLoc
+from torch.export import ExportedProgram
+from torch.export.exported_program import _convert_guards_to_code
+from torch.fx.experimental.sym_node import SymNode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols, uninteresting_files
+from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.value_ranges import ValueRanges
+
+from onnxexp._capture.size_text import condition_text
+from onnxexp._capture.source_lines import (
+    code_line,
+    is_installed,
+    is_torch_nn,
+    is_user_code,
+    node_location,
+    only_raises_or_warns,
+    user_line_above,
+)
+from onnxexp._capture.torch_state import is_exporting, replace_attributes
+from onnxexp._neutral_graph import Where
+from onnxexp._request.dynamic_shapes import DynamicSpec, user_inputs
+from onnxexp._torch_export.program_modes import shape_env
+from onnxexp._torch_export.squeezed_axes import compared_with_one, is_returned_squeeze, possibly_one
+from onnxexp._torch_export.symbol_names import InputSize, input_symbols, symbol_names
+from onnxexp._user_warnings import warn
+
+__all__ = [
+    "conditions", "fixed_numbers", "ranks_of_call", "record_guard_sources", "restrictions", "source_of",
+    "unit_sizes",
+]  # fmt: skip
+
+_SLICE = "_compute_slice_index"
+_OPERATORS = {_SLICE, "split"}
+"""torch's functions with a guard that determines a result: the length of a slice, the number of parts of a split."""
+_DYNAMO = os.path.join(os.path.dirname(torch.__file__), "_dynamo") + os.sep
+"""The folder of Dynamo, which interprets the user's code in strict mode. It also checks its own guards, in `guards`."""
+_STEPS = (*range(32), 62, 98, 126, 254, 997, 4094, 100_000)
+"""Offsets from the least size at which a condition is evaluated; one that holds at all of them counts as always true."""
+_LEAST, _LEAST_NUMBER = 2, -40
+"""The least sample of a size and of a number. torch.export assumes no size of 0 or 1; an input number may be negative.
+Where squeeze and chunk compare a size with 1, the samples include 1."""
+_CONVERSIONS = {"guard_int", "guard_float"}
+"""torch's functions that convert a symbolic number to its value in the example."""
+_FIXED_CURE = "Write that line with operators that take any size, or leave the axis out of dynamic_shapes / dynamic_axes."
+_CURE = (
+    "Other sizes take another branch or have other shapes, which torch.export did not record. Write that line for any size "
+    "(torch.where, torch.cond), or limit the sizes in dynamic_shapes (Dim.DYNAMIC(min=..., max=...))."
+)
+
+_Symbols: TypeAlias = Mapping[sympy.Symbol, InputSize]
+
+
+class _GuardSource(traceback.FrameSummary):
+    """The frame that evaluated a condition on sizes; in strict mode, the user's.
+
+    `users` is the user's line, `converts` whether the code converted a symbolic number to an int or a float, `known` whether the
+    condition follows from earlier guards, `interpreted` whether Dynamo evaluated it.
+    """
+
+    users, converts, known, interpreted = Where(), False, False, False
+
+
+@contextlib.contextmanager
+def record_guard_sources() -> Iterator[None]:
+    """Make torch store a `_GuardSource` with each guard on a symbolic size.
+
+    torch records no guard for a condition that follows from others. Those of the user's code are recorded as well: an operator
+    may have evaluated the same condition before, where it does not count.
+    """
+    original, evaluate = ShapeEnv._get_stack_summary, ShapeEnv.evaluate_sym_node
+
+    def summary(env: ShapeEnv, is_debug: bool = False, framework_loc: str | None = None) -> tuple[SLoc, str]:
+        found: Any = framework_loc or _guard_source(sys._getframe(1))  # a frame also fits, despite torch's annotation
+        return original(env, is_debug, found)
+
+    def evaluated(env: ShapeEnv, node: SymNode, *args: Any, **options: Any) -> Any:
+        count = len(env.guards)
+        value = evaluate(env, node, *args, **options)
+        if len(env.guards) == count and node.is_bool() and _restricts_inputs(env, node.expr):
+            source = _guard_source(sys._getframe(1))
+            if source is not None and is_user_code(source.filename):
+                source.known = True
+                env.guards.append(ShapeGuard(node.expr if value else sympy.Not(node.expr), SLoc(source, None), False))
+        return value
+
+    with replace_attributes(((ShapeEnv, "_get_stack_summary", summary), (ShapeEnv, "evaluate_sym_node", evaluated))):
+        yield
+
+
+def _guard_source(frame: FrameType | None) -> _GuardSource | None:
+    """Return the frame that torch would record, with the user's line."""
+    converts = False
+    while frame is not None and (frame.f_code.co_filename == __file__ or frame.f_code.co_filename in uninteresting_files()):
+        converts, frame = converts or frame.f_code.co_name in _CONVERSIONS, frame.f_back
+    if frame is None:
+        return None
+    users = user_line_above(frame) if is_exporting() else Where()
+    file, line = frame.f_code.co_filename, frame.f_lineno
+    interpreted = file.startswith(_DYNAMO) and file != guards.__file__
+    if interpreted:
+        file, line = users.file, users.line
+    source = _GuardSource(file, line, frame.f_code.co_name, lookup_line=False)
+    source.users, source.converts, source.interpreted = users, converts, interpreted
+    return source
+
+
+def source_of(guard: ShapeGuard) -> _GuardSource | None:
+    """Return the frame that evaluated a guard, or torch's own record of it."""
+    frame: Any = guard.sloc.framework_loc
+    return frame if not frame or isinstance(frame, _GuardSource) else _GuardSource(*frame[:3])
+
+
+def restrictions(program: ExportedProgram, spec: DynamicSpec) -> dict[str, Callable[[Sequence[Any]], bool]]:
+    """Return the conditions under which the program is right, as tests of leaves.
+
+    Warns of those that narrow the range that was asked for.
+    """
+    symbols, names, found = input_symbols(program, spec), symbol_names(program, spec, each=True), conditions(program, spec)
+    env, samples = shape_env(program), {symbol: _samples(size, _LEAST) for symbol, size in symbols.items()}
+    for expr in _stored_guards(program, env):
+        if _restricts_inputs(env, expr) and not _always_holds(env, expr, samples, found):
+            unit = isinstance(expr, (sympy.Ne, sympy.Gt)) and sympy.S.One in expr.args  # most operators compare with 1
+            found[expr] = "" if unit else f"{condition_text(expr, names)} (a guard of the given program)"
+    if told := "; ".join(filter(None, found.values())):
+        warn(f"the exported model is right only where {told}. {_CURE}")
+    allowed = (*_ranges(program, symbols), *found)
+    return {condition_text(expr, names): functools.partial(_allows, expr, symbols) for expr in allowed}
+
+
+def _stored_guards(program: ExportedProgram, env: ShapeEnv) -> list[sympy.Expr]:
+    """Return the guards that a file stores as a function, without the user's lines.
+
+    The function runs on the symbolic inputs, which makes them guards of the ShapeEnv again.
+    """
+    known, before = _convert_guards_to_code(program.graph_module), len(env.guards)  # type: ignore[no-untyped-call] # torch's own
+    if set(program._guards_code) <= set(known):
+        return []
+    try:
+        program.module().get_submodule("_guards_fn")(*user_inputs(program))
+    except AttributeError:  # so does the program itself
+        warn(
+            f"the given program fails in its guards, which are not checked: {'; '.join(program._guards_code)}; "
+            "cure: give torch.export.export clone()s in place of inputs that are views"
+        )
+    return [guard.expr for guard in env.guards[before:]]
+
+
+def fixed_numbers(program: ExportedProgram, spec: DynamicSpec) -> str:
+    """Return a message on constant numbers that depend on dynamic sizes."""
+    found = conditions(program, spec, fixed=True)
+    return f"the model fixes a number that depends on a dynamic size: {'; '.join(found.values())}. {_FIXED_CURE}" if found else ""
+
+
+def conditions(program: ExportedProgram, spec: DynamicSpec, fixed: bool = False, known: bool = False) -> dict[sympy.Expr, str]:
+    """Return the conditions that fail at a sample, with their texts and lines.
+
+    With `fixed`, these are the conversions to int and float and the axes that squeeze removes; else all others. Those that follow
+    from earlier guards count with `known` only if Dynamo or an installed package evaluated them: they may be checks of torch.nn.
+    """
+    env, symbols, names = shape_env(program), input_symbols(program, spec), symbol_names(program, spec, each=True)
+    samples, small = ({symbol: _samples(size, least) for symbol, size in symbols.items()} for least in (_LEAST, 1))
+    first: dict[Any, sympy.Symbol] = {}  # one name is one size: the user has declared those equal
+    merged = {symbol: first.setdefault((size.name, env.backed_var_to_val[symbol]), symbol) for symbol, size in symbols.items()}
+    found: dict[sympy.Expr, str] = {}
+    for guard, source in _decisions(env, program, fixed, known):
+        if not samples.keys().isdisjoint(guard.free_symbols):
+            expr = guard.xreplace(merged)
+            line = _source_line(env, source, expr, fixed) if expr not in found and _restricts_inputs(env, expr) else ""
+            if line and not _always_holds(env, expr, small if _counts_at_one(source) else samples, found):
+                found[expr] = line
+        elif isinstance(source, Where) and free_unbacked_symbols(guard):
+            found[guard] = str(source)
+    return {expr: f"{condition_text(expr, names)} ({line})" for expr, line in found.items()}
+
+
+def _counts_at_one(source: _GuardSource | Where) -> bool:
+    """Whether a condition counts at size 1.
+
+    A branch of an installed package at size 1 is usually another way to the same result, as in attention to one token.
+    """
+    if isinstance(source, Where):
+        return True
+    return is_user_code(source.filename) and not source.interpreted and not is_installed(source.filename)
+
+
+def _decisions(
+    env: ShapeEnv, program: ExportedProgram, fixed: bool, known: bool
+) -> Iterator[tuple[sympy.Expr, _GuardSource | Where]]:
+    """Yield the conditions on sizes, also those of squeeze, with their sources."""
+    for guard in env.guards:
+        source = source_of(guard)
+        if source is None:
+            continue
+        if source.known and not known and not _counts_at_one(source) and _unit_size(env, guard.expr) is None:
+            continue
+        if (source.converts and source.name not in _OPERATORS) == fixed:
+            yield guard.expr, source
+    for node in program.graph.nodes:
+        for size in compared_with_one(node):
+            one = sympy.Eq(size.node.expr, 1)
+            removed = one.xreplace(env.backed_var_to_val) is sympy.true
+            if removed == fixed:
+                yield one if removed else sympy.Not(one), node_location(node)
+
+
+def ranks_of_call(program: ExportedProgram, spec: DynamicSpec) -> set[str]:
+    """Return the names of the outputs whose rank depends on the sizes of a call."""
+    env, symbols = shape_env(program), input_symbols(program, spec)
+    samples = {symbol: _samples(size, 1) for symbol, size in symbols.items()}
+
+    def may_be_one(size: torch.SymInt) -> bool:
+        kept = sympy.Ne(size.node.expr, 1)
+        return bool(free_unbacked_symbols(size)) or not _always_holds(env, kept, samples, ())
+
+    nodes = filter(is_returned_squeeze, program.graph.nodes)
+    return {node.name for node in nodes if any(map(may_be_one, possibly_one(node).values()))}
+
+
+def _ranges(program: ExportedProgram, symbols: _Symbols) -> Iterator[sympy.Expr]:
+    """Yield the limits of the user's ranges, or of a given program's."""
+    for symbol, size in symbols.items():
+        known = program.range_constraints.get(symbol, ValueRanges.unknown_int())
+        low, high = (known.lower, known.upper) if size.request is None else size.range
+        if low > _LEAST:
+            yield sympy.Ge(symbol, low)
+        if high < int_oo:
+            yield sympy.Le(symbol, high)
+
+
+def _allows(condition: sympy.Expr, symbols: _Symbols, leaves: Sequence[Any]) -> bool:
+    """Whether a condition holds for a call, as far as its arguments have the axes."""
+    used = [symbols[symbol] for symbol in condition.free_symbols & symbols.keys()]
+    shapes = [(size, np.shape(leaves[size.index])) for size in used]
+    sizes = {
+        size.symbol: leaves[size.index] if size.axis is None else shape[size.axis]
+        for size, shape in shapes
+        if len(shape) > (size.axis or -1)
+    }
+    return _holds(condition, {symbol: sympy.Integer(size) for symbol, size in sizes.items()})
+
+
+def _restricts_inputs(env: ShapeEnv, expr: sympy.Expr) -> bool:
+    """Whether a condition restricts the sizes of the inputs.
+
+    An inequality between axes that are equal in the example does not count: they usually belong together (a mask and its tokens).
+    """
+    symbols = expr.free_symbols
+    if not symbols or not symbols <= env.backed_var_to_val.keys():
+        return False
+    fits = len(symbols) > 1 and isinstance(expr, (sympy.Le, sympy.Ge))
+    return not (fits and (expr.lhs - expr.rhs).xreplace(env.backed_var_to_val) == 0)
+
+
+def _source_line(env: ShapeEnv, frame: _GuardSource | Where, expr: sympy.Expr, fixed: bool) -> str:
+    """Return the line that evaluated the condition; "" if it does not count."""
+    if isinstance(frame, Where):
+        return str(frame)
+    file, line = frame.filename, frame.lineno or 0
+    if is_user_code(file):
+        counts = True
+    elif is_torch_nn(file):
+        counts = len(expr.free_symbols) == 1  # on several axes, torch.nn checks only that they fit
+    else:
+        counts = frame.name in _OPERATORS and not (frame.name == _SLICE and _bounds_slice(expr))
+        counts = counts or (isinstance(expr, sympy.Eq) and 1 in expr.args and _unit_size(env, expr) is not None)
+    if not fixed and (not counts or only_raises_or_warns(file, line)):  # eager raises for such sizes too
+        return ""
+    return str(frame.users if frame.users.file else code_line(file, line))
+
+
+def _bounds_slice(expr: sympy.Expr) -> bool:
+    """Whether a condition only states that a slice ends within a table.
+
+    Eager fails beyond the end of a table (or mask) as well. A constant end (``x[:5]``) is different: for a shorter axis, the
+    result is smaller than the program records. So is an end within another axis that is longer in the example.
+    """
+    upper = dict.fromkeys(expr.free_symbols, sympy.Integer(_STEPS[-1]))
+    return isinstance(expr, (sympy.Le, sympy.Ge)) and len(upper) == 1 and not _holds(expr, upper)
+
+
+def unit_sizes(program: ExportedProgram) -> list[sympy.Expr]:
+    """Return the sizes that torch took for always 0 or 1, as in the example."""
+    env = shape_env(program)
+    sources = [(guard.sloc.framework_loc, guard.expr) for guard in env.guards]
+    chosen = [expr for at, expr in sources if isinstance(at, _GuardSource) and not is_user_code(at.filename)]
+    return [size for expr in chosen if (size := _unit_size(env, expr)) is not None]
+
+
+def _unit_size(env: ShapeEnv, expr: sympy.Expr) -> sympy.Expr | None:
+    """Return the size that a condition takes for 0 or 1, if there is one."""
+    if not isinstance(expr, sympy.core.relational.Relational):
+        return None
+    for size, other in (expr.args, expr.args[::-1]):
+        fails_at_two = expr.xreplace({size: sympy.Integer(2)}) is sympy.false
+        if other.is_Integer and size.xreplace(env.backed_var_to_val) in (0, 1) and fails_at_two:
+            return size
+    return None
+
+
+def _always_holds(
+    env: ShapeEnv, expr: sympy.Expr, samples: Mapping[sympy.Symbol, list[sympy.Integer]], known: Iterable[sympy.Expr]
+) -> bool:
+    """Whether a condition follows from the `known` ones at all samples.
+
+    The sizes are changed together and one by one.
+    """
+    example = {symbol: env.backed_var_to_val[symbol] for symbol in expr.free_symbols}
+    sizes = {symbol: samples[symbol] for symbol in example if symbol in samples}
+    together = (dict(zip(sizes, point, strict=True)) for point in zip(*sizes.values(), strict=False))
+    alone = ({**example, symbol: size} for symbol in sizes for size in sizes[symbol] if len(sizes) > 1)
+    points = itertools.chain(together, alone)
+    return all(
+        _holds(expr, point) or not all(_holds(other, {**env.backed_var_to_val, **point}) for other in known) for point in points
+    )
+
+
+def _samples(size: InputSize, least: int) -> list[sympy.Integer]:
+    """Return the sample sizes of an axis within the user's range."""
+    low, high = size.range
+    low = max(low, least if size.axis is not None else _LEAST_NUMBER)
+    steps = [low + step for step in _STEPS if low + step <= high]
+    return [sympy.Integer(step) for step in (*steps, *([high] if high < int_oo else ()))]
+
+
+def _holds(expr: sympy.Expr, sizes: Mapping[sympy.Symbol, sympy.Integer]) -> bool:
+    """Whether a condition holds at these sizes.
+
+    True where it cannot be computed (the remainder of a negative size): eager does not accept such sizes.
+    """
+    try:
+        return expr.xreplace(sizes) is not sympy.false
+    except (ArithmeticError, AssertionError, TypeError, ValueError):
+        return True

@@ -1,0 +1,29 @@
+"""The neutral graph: frontends return it, passes rewrite it, lowering reads it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxexp._lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from onnxexp._neutral_graph import Dim, Graph, Node, ScalarType, TensorType, Type, Value, Where, values_in
+
+__all__ = [
+    "Dim",
+    "Graph",
+    "Node",
+    "ScalarType",
+    "TensorType",
+    "Type",
+    "Value",
+    "Where",
+    "values_in",
+]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "_neutral_graph": "Dim Graph Node ScalarType TensorType Type Value Where values_in",
+    },
+)
