@@ -55,7 +55,7 @@ def is_undefined(module: torch.nn.Module, tensors: Sequence[torch.Tensor], scrip
 
 def computes_empty(module: torch.nn.Module, tensors: Sequence[torch.Tensor]) -> bool:
     """Whether a tensor without elements occurs, which Reshape cannot make before opset 14."""
-    with torch.no_grad(), _Watch() as watch:
+    with torch.no_grad(), _Watch() as watch, contextlib.suppress(Exception):  # torch.cond may not run under a mode
         module(*tensors)
     return watch.empty
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
+import onnxexp
 from onnxexp._neutral_graph import TensorType, Value
 from onnxexp_torchscript.abstract_tensor import AbstractTensor
 from onnxexp_torchscript.data_dependent_sizes import UnbackedSizes
@@ -135,3 +136,15 @@ def test_pieces_between_unknown_places() -> None:
     for places in (torch.tensor([1, 3]), torch.tensor([0, 9]), torch.tensor([-3, -1]), torch.tensor([3, 2])):
         for result, expected in zip(program(X, places), torch.tensor_split(X, places), strict=True):
             torch.testing.assert_close(result, expected)
+
+
+def split_at_a_tensor(x: Tensor) -> tuple[Tensor, Tensor]:
+    first, rest = torch.tensor_split(x, torch.tensor([1]), -1)
+    return x * first, rest
+
+
+def test_a_size_that_is_one_in_the_trace_broadcasts() -> None:
+    program = onnxexp.export(split_at_a_tensor, (torch.randn(3, 2),), dynamic_shapes=[{0: "n", 1: "m"}], capture="trace")
+    for sizes in ((3, 2), (2, 5), (4, 1)):
+        x = torch.randn(sizes)
+        torch.testing.assert_close(program(x), split_at_a_tensor(x))

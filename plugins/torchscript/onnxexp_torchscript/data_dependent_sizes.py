@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import sympy  # type: ignore[import-untyped]
 import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 
 from onnxexp.frontends import restore
-from onnxexp.graph import Value
+from onnxexp.graph import TensorType, Value
 from onnxexp_torchscript.abstract_tensor import AbstractTensor, expr_of, same
 from onnxexp_torchscript.shape_functions import broadcast, goes_into
 
@@ -30,6 +31,7 @@ class UnbackedSizes:
     def __init__(self, env: ShapeEnv) -> None:
         self.env = env
         self._known: dict[tuple[str, Value], Any] = {}
+        self._observed: dict[Any, int] = {}
 
     def result(self, name: str, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
         """Infer the result of a data-dependent call; None for any other call."""
@@ -75,6 +77,21 @@ class UnbackedSizes:
     def tensor(self, dtype: torch.dtype, sizes: Sequence[Any]) -> AbstractTensor:
         """Create an abstract tensor; None stands for an unbacked size."""
         return AbstractTensor(dtype, [self.any_size() if size is None else size for size in sizes])
+
+    def observe(self, fake: Any, recorded: TensorType) -> None:
+        """Note the sizes that a trace has recorded for a tensor."""
+        shape = fake.shape if isinstance(fake, AbstractTensor) else ()
+        for size, seen in zip(shape, recorded.sizes or (), strict=False):
+            expr = expr_of(size)
+            if isinstance(expr, sympy.Symbol) and self.env.is_unbacked_symint(expr):
+                self._observed.setdefault(expr, int(seen))
+
+    def differ_in_the_trace(self, before: dict[str, Any]) -> bool:
+        """Whether torch took sizes for equal that differ in the trace."""
+        known = {**self.env.backed_var_to_val, **self._observed}
+        tied = self.env.replacements.keys() - before["replacements"].keys()
+        pairs = ((known.get(symbol), self.env.replace(symbol).xreplace(known)) for symbol in tied)
+        return any(one is not None and other.is_number and one != other for one, other in pairs)
 
     def untied(self, result: Any, before: dict[str, Any]) -> Any:
         """Undo that torch took an unbacked size for another one.

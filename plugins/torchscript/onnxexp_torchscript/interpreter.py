@@ -120,6 +120,8 @@ class Interpreter:
             results = results[0]
         for value, result in zip(outputs(node), results, strict=False):
             self.env[value.unique()] = result
+            if self.traced and isinstance(result, Value) and (type_ := recorded(value)):
+                self.sizes.unbacked.observe(self.sizes.of(result), type_)
 
     def args(self, node: Any) -> list[Any]:
         """Look up a node's inputs."""
@@ -173,7 +175,6 @@ class Interpreter:
         return self.presence.truth(self.sizes.of(condition))
 
     def module(self, module: Module) -> Module:
-        """Return the module at a path."""
         return self.modules.setdefault(module.path, module)
 
     def unpacks(self) -> bool:

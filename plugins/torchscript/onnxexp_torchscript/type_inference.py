@@ -247,7 +247,8 @@ class TypeInference:
         if doubtful and result is not UNKNOWN:
             doubtful = not self._probe.agrees(op, name, fakes, args, result)
         if result is not UNKNOWN and not doubtful and not fixed:
-            return result if self._traced else self.unbacked.untied(result, before)
+            tied = self._traced and not self.unbacked.differ_in_the_trace(before)
+            return result if tied else self.unbacked.untied(result, before)
         after = snapshot(self.env)
         restore(self.env, before)
         self._forget_fakes(fixed)
