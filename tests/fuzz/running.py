@@ -19,19 +19,20 @@ __all__ = ["accepts", "computes_empty", "eager", "is_undefined", "leaves", "run_
 
 def eager(module: torch.nn.Module, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Return the results as tensors; a Python number becomes one as well."""
-    with torch.no_grad():
-        return leaves(module(*tensors))
+    checks = torch.nn.modules.module.register_module_forward_pre_hook(_check_features)
+    try:
+        with torch.no_grad():
+            return leaves(module(*tensors))
+    finally:
+        checks.remove()
 
 
 def accepts(module: torch.nn.Module, tensors: Sequence[torch.Tensor]) -> bool:
     """Whether eager runs the module on these inputs."""
-    checks = torch.nn.modules.module.register_module_forward_pre_hook(_check_features)
     try:
         eager(module, tensors)
     except Exception:  # noqa: BLE001 - a module may refuse inputs by any exception
         return False
-    finally:
-        checks.remove()
     return True
 
 
