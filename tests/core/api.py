@@ -1,7 +1,7 @@
 """The public names with their signatures: ``python -m tests.core.api`` prints them, ``--write`` renews the snapshot.
 
-`tests/core/test_api.py` compares the snapshot, `tests/core/api.txt`, with the code, so that a change of the public surface shows in
-a review.
+`tests/core/test_api.py` compares the snapshot, `tests/core/api.txt`, with the code, so that a change of the public surface
+shows in a review.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from typing import Any
 __all__ = ["DOORS", "SNAPSHOT", "text"]
 
 DOORS = tuple(
-    f"onnxexp{door}"
-    for door in ("", ".checking", ".commands", ".frontends", ".graph", ".rewriting", ".testing", ".torch_ops")
+    f"onnxexp{door}" for door in ("", ".checking", ".commands", ".frontends", ".graph", ".rewriting", ".testing", ".torch_ops")
 )
 """The public modules of the core."""
 SNAPSHOT = Path(__file__).with_name("api.txt")

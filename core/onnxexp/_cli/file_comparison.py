@@ -67,7 +67,7 @@ class Comparer:
             OptionError: Its example does not match the file's inputs, or its weights do not fit.
             OnnxExporterError: ONNX Runtime refuses the file.
         """
-        self._session = Session(self._model, functools.partial(prepare_session, self._plugins))
+        self._session = Session(self._model, functools.partial(prepare_session, self._plugins, None))
         program = isinstance(target.model, torch.export.ExportedProgram)
         args, kwargs = target.args, target.kwargs
         if program and not args and not kwargs and target.model.example_inputs is not None:

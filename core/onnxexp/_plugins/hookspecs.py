@@ -1,8 +1,7 @@
 """The hooks of plugins, for pluggy. Mark implementations with `onnxexp.hookimpl`.
 
 An implementation takes the parameters that it needs, by their names here, and leaves out the others. Every hook may take
-`context`: the `ExportContext` of the export, in whose `plugin_data` a plugin passes data from one hook to another
-(`prepare_session` is no part of an export, and has none). Plugins are
+`context`: the `ExportContext` of the export, in whose `plugin_data` a plugin passes data from one hook to another. Plugins are
 called in the order of their names, those passed to `export` first; pluggy's ``tryfirst`` and ``trylast`` change that.
 """
 
@@ -223,7 +222,7 @@ def serialize(program: ONNXProgram, path: Path, options: Any, context: ExportCon
 
 
 @_hookspec
-def prepare_session(model: ir.Model, options: onnxruntime.SessionOptions) -> ir.Model | None:
+def prepare_session(model: ir.Model, options: onnxruntime.SessionOptions, context: ExportContext | None) -> ir.Model | None:
     """Prepare a model for ONNX Runtime, and the options of its session.
 
     When:
@@ -231,6 +230,7 @@ def prepare_session(model: ir.Model, options: onnxruntime.SessionOptions) -> ir.
     Parameters:
         model: The model, which stays as it is.
         options: The options of the session, for libraries of custom operators for instance.
+        context: The context of the export; None for a file that another process may have exported.
     Result:
         Another model to load in its place, or None. Inputs and outputs are those of `model`.
     First or all:
@@ -253,6 +253,7 @@ def write_report(
     profile: bool,
     warnings: Sequence[str],
     problems: Sequence[str],
+    context: ExportContext,
 ) -> bool | None:
     """Write a report on a program for people to look at.
 
@@ -265,6 +266,7 @@ def write_report(
         profile: Whether to show the time that each operator takes in ONNX Runtime.
         warnings: The warnings of the export.
         problems: Why operators could not be lowered, with the cures; they are nodes of torch's domains in the program.
+        context: The context of the export.
     Result:
         True once the file is written; None for a path that another plugin writes. An earlier file must be unharmed by an error.
     First or all:

@@ -42,11 +42,11 @@ def write_program(
     return save(program.model, target, options)
 
 
-def prepare_session(plugins: Plugins, model: ir.Model, options: Any) -> ir.Model:
+def prepare_session(plugins: Plugins, context: ExportContext | None, model: ir.Model, options: Any) -> ir.Model:
     """Return the model that ONNX Runtime loads. Raises PluginError."""
     for implementation in plugins.implementations("prepare_session"):
         with calling(implementation.plugin, str(implementation), PluginError, (OnnxExporterError,)):
-            changed = implementation(model=model, options=options)
+            changed = implementation(model=model, options=options, context=context)
         if changed is not None and not isinstance(changed, ir.Model):
             raise PluginError(f"{implementation} returned {changed!r}, which is no onnx_ir.Model; cure: return a model or None")
         model = model if changed is None else changed
@@ -54,7 +54,13 @@ def prepare_session(plugins: Plugins, model: ir.Model, options: Any) -> ir.Model
 
 
 def report_program(
-    plugins: Plugins, program: ONNXProgram, path: Path, mismatch: MismatchReport | None, profile: bool, **texts: Sequence[str]
+    plugins: Plugins,
+    context: ExportContext,
+    program: ONNXProgram,
+    path: Path,
+    mismatch: MismatchReport | None,
+    profile: bool,
+    **texts: Sequence[str],
 ) -> None:
     """Write a report, see `ONNXProgram.report`.
 
@@ -65,7 +71,7 @@ def report_program(
     own = plugins.implementations("write_report")
     for implementation in own or loading.load(config.load()).implementations("write_report"):
         with calling(implementation.plugin, f"{implementation}, called for {path},", PluginError, (OnnxExporterError,)):
-            written = implementation(program=program, path=path, mismatch=mismatch, profile=profile, **texts)
+            written = implementation(program=program, path=path, mismatch=mismatch, profile=profile, context=context, **texts)
         if written:
             return
     raise PluginError(f"no plugin writes a report to {path}: `pip install onnxexp-plugin-report` for a page (.html)")
