@@ -159,7 +159,8 @@ def export(
         eager=functools.partial(run_original, call, context), example=(call.args, call.kwargs), weights=parameters,
         plugins_used=packs.used_plugins, timings=seconds, spec=call.spec, write=functools.partial(write_program, packs, context),
         pass_timings=passes.seconds, lowered=lowering.lowered, record=record,
-        prepare=functools.partial(prepare_session, packs, context), write_report=functools.partial(report_program, packs, context),
+        prepare=functools.partial(prepare_session, packs, context),
+        write_report=functools.partial(report_program, packs, context),
     )  # fmt: skip
     if verify:
         with clock("verify"):
