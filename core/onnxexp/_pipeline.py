@@ -155,12 +155,10 @@ def export(
         passes.post(onnx_model)
         onnx_model.metadata_props.update(_metadata(packs, context, onnx_model) | warn_of_torch(lowering.kept, export_type))
     program = ONNXProgram(
-        onnx_model, signature=call_signature(captured, io, call, context),
-        eager=functools.partial(run_original, call, context), example=(call.args, call.kwargs), weights=parameters,
-        plugins_used=packs.used_plugins, timings=seconds, spec=call.spec, write=functools.partial(write_program, packs, context),
-        pass_timings=passes.seconds, lowered=lowering.lowered, record=record,
-        prepare=functools.partial(prepare_session, packs, context),
-        write_report=functools.partial(report_program, packs, context),
+        onnx_model, signature=call_signature(captured, io, call, context), example=(call.args, call.kwargs), weights=parameters,
+        eager=functools.partial(run_original, call, context), plugins_used=packs.used_plugins, timings=seconds, spec=call.spec,
+        pass_timings=passes.seconds, lowered=lowering.lowered, record=record, write=functools.partial(write_program, packs, context),
+        prepare=functools.partial(prepare_session, packs, context), write_report=functools.partial(report_program, packs, context)
     )  # fmt: skip
     if verify:
         with clock("verify"):

@@ -388,7 +388,7 @@ NODE = "def f(node):\n    "
         (private_imports, "from onnxexp._capture.source_lines import metadata_location"),
         (private_imports, "from onnxexp._builder.graph_state import Scope"),
         (private_imports, "import onnxexp as ox\nox._neutral_graph"),
-        (private_imports, "from onnxexp_aten.passes.rewriter import source_of"),
+        (private_imports, "from onnxexp_aten.passes.compose_views import no_such_rule"),
         (private_attributes, "def f(op):\n    return op._state"),
         (private_attributes, "def f(op):\n    return op.state.tensors"),
         (private_attributes, "def f(op, x):\n    return x._value"),
@@ -421,7 +421,7 @@ def test_checks_find_what_they_look_for(check: Check, source: str) -> None:
         (long_first_lines, f'def add(op):\n    """add.Tensor(Tensor self, {"x" * 81}) -> Tensor"""'),
         (private_imports, "import onnxexp.testing\nfrom onnxexp.testing import Case\nfrom . import onnxexp_other"),
         (private_imports, "from onnxexp.graph import Node\nimport onnxexp\nonnxexp.graph.Node"),
-        (private_imports, "from onnxexp_aten.passes.rewriter import Rewriter"),
+        (private_imports, "from onnxexp_aten.passes.compose_views import ComposeViews"),
         (private_attributes, "import torch\nx = torch._C._get_tracing_state()"),
         (
             private_attributes,

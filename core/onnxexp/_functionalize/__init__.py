@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from onnxexp._functionalize.blocks import rewrite_blocks
 from onnxexp._functionalize.diagonals import fill_diagonals
-from onnxexp._functionalize.inplace_rewriter import Rewriter
+from onnxexp._functionalize.inplace_rewriter import InPlaceRewriter
 from onnxexp._functionalize.mutation import facts
 from onnxexp._functionalize.overlapping_copies import refuse_scatters_into_overlaps
 from onnxexp._functionalize.strided_views import rebase_strided_views
@@ -40,7 +40,7 @@ def functionalize(graph: Graph) -> list[str]:
     rebase_strided_views(graph)
     if not any(facts(node.op).written for node in graph.walk()):
         return []
-    rewriter = Rewriter(graph, rewrite_blocks)
+    rewriter = InPlaceRewriter(graph, rewrite_blocks)
     rewriter.run(graph)
     changed = {root.origin for root in rewriter.memory.changed}
     return [value.name for value in (*graph.inputs, *graph.params) if value in changed]

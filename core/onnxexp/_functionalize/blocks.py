@@ -10,7 +10,7 @@ from typing import Any
 
 from onnxexp._errors import CaptureError
 from onnxexp._functionalize.aliasing import values_used
-from onnxexp._functionalize.inplace_rewriter import Rewriter
+from onnxexp._functionalize.inplace_rewriter import InPlaceRewriter
 from onnxexp._functionalize.memory import MemoryState
 from onnxexp._functionalize.places import Ref, refuse
 from onnxexp._neutral_graph import Graph, Node, Value, values_in
@@ -18,7 +18,7 @@ from onnxexp._neutral_graph import Graph, Node, Value, values_in
 __all__ = ["rewrite_blocks"]
 
 
-def rewrite_blocks(rewriter: Rewriter, node: Node) -> None:
+def rewrite_blocks(rewriter: InPlaceRewriter, node: Node) -> None:
     """Rewrite a node with blocks, and the blocks.
 
     Raises CaptureError where a write cannot be followed out of them.
@@ -37,7 +37,7 @@ def rewrite_blocks(rewriter: Rewriter, node: Node) -> None:
     rewriter.emit.nodes.append(node)
 
 
-def _run(rewriter: Rewriter, block: Graph, state: MemoryState) -> MemoryState:
+def _run(rewriter: InPlaceRewriter, block: Graph, state: MemoryState) -> MemoryState:
     """Rewrite a block, starting from `state`; returns the state at its end."""
     outside, rewriter.memory.state = rewriter.memory.state, state
     rewriter.depth += 1
@@ -57,7 +57,7 @@ def _drop(values: list[Any], indices: Sequence[int]) -> list[Any]:
     return [value for index, value in enumerate(values) if index not in indices]
 
 
-def _if(rewriter: Rewriter, node: Node) -> None:
+def _if(rewriter: InPlaceRewriter, node: Node) -> None:
     memory = rewriter.memory
     sources = [list(block.outputs) for block in node.blocks]
     ends = [_run(rewriter, block, memory.state.copy()) for block in node.blocks]
@@ -76,12 +76,12 @@ def _if(rewriter: Rewriter, node: Node) -> None:
         _link_results(rewriter, [(outputs[index], source[index]) for index in remaining])
 
 
-def _is_written_elsewhere(rewriter: Rewriter, value: Value) -> bool:
+def _is_written_elsewhere(rewriter: InPlaceRewriter, value: Value) -> bool:
     """Whether a value of a block is the same tensor as a written one outside."""
     return rewriter.aliases.written(value) and rewriter.aliases.origin(value) is not value
 
 
-def _link_results(rewriter: Rewriter, pairs: Sequence[tuple[Value, Any]]) -> None:
+def _link_results(rewriter: InPlaceRewriter, pairs: Sequence[tuple[Value, Any]]) -> None:
     """Note which memory outputs may share; `pairs` are an output and its source."""
     memory, aliases = rewriter.memory, rewriter.aliases
     first: dict[Ref, Value] = {}
@@ -93,7 +93,7 @@ def _link_results(rewriter: Rewriter, pairs: Sequence[tuple[Value, Any]]) -> Non
             memory.link(rewriter.ref(output), rewriter.ref(first.setdefault(reached, output)))
 
 
-def _loop(rewriter: Rewriter, node: Node, before: list[Any], outer: list[Ref]) -> None:
+def _loop(rewriter: InPlaceRewriter, node: Node, before: list[Any], outer: list[Ref]) -> None:
     memory, (block,) = rewriter.memory, node.blocks
     written = rewriter.aliases.written_in(node)
     promoted = [root for root in outer if rewriter.aliases.find(root.origin) in written]
@@ -120,7 +120,7 @@ def _loop(rewriter: Rewriter, node: Node, before: list[Any], outer: list[Ref]) -
 
 
 def _run_body(
-    rewriter: Rewriter, block: Graph, promoted: list[Ref], carried: list[tuple[Value, Any]]
+    rewriter: InPlaceRewriter, block: Graph, promoted: list[Ref], carried: list[tuple[Value, Any]]
 ) -> tuple[MemoryState, MemoryState]:
     """Rewrite a loop's body; return the states at its begin and its end.
 
@@ -145,7 +145,7 @@ def _run_body(
     return start_state, end
 
 
-def _check_rounds(rewriter: Rewriter, node: Node, changed: set[Ref], rounds: list[tuple[Value, Any]]) -> None:
+def _check_rounds(rewriter: InPlaceRewriter, node: Node, changed: set[Ref], rounds: list[tuple[Value, Any]]) -> None:
     """Refuse a loop that passes on, under another name, memory that it also writes.
 
     The names would mean other memory in each round.
@@ -162,7 +162,7 @@ def _check_rounds(rewriter: Rewriter, node: Node, changed: set[Ref], rounds: lis
             refuse(f"a loop writes to %{source.name} and hands it on as another value", node.where, "clone() what it hands on")
 
 
-def _check_stacked(rewriter: Rewriter, node: Node, changed: set[Ref], carried: list[Value], stacked: list[Any]) -> None:
+def _check_stacked(rewriter: InPlaceRewriter, node: Node, changed: set[Ref], carried: list[Value], stacked: list[Any]) -> None:
     """Refuse a loop that collects memory that it also writes in a later round."""
     memory = rewriter.memory
     given = {rewriter.root(value) for value in carried}
@@ -173,7 +173,7 @@ def _check_stacked(rewriter: Rewriter, node: Node, changed: set[Ref], carried: l
                 refuse(f"a loop writes to %{other.name}, which a list holds", node.where, "clone() what is put into the list")
 
 
-def _other(rewriter: Rewriter, node: Node, before: list[Any]) -> None:
+def _other(rewriter: InPlaceRewriter, node: Node, before: list[Any]) -> None:
     """Rewrite ``prim::Scan``, which may write only to tensors that it makes."""
     memory, aliases = rewriter.memory, rewriter.aliases
     given = [value for value in values_in(before) if aliases.written(value)]

@@ -31,7 +31,7 @@ from onnxexp._neutral_graph import Graph, Node, ScalarType, TensorType, Value, W
 from onnxexp._torch_ops.result_types import result_types
 from onnxexp._torch_ops.schemas import bind, overload
 
-__all__ = ["Rewriter"]
+__all__ = ["InPlaceRewriter"]
 
 _ONLY_SIZES = frozenset(
     f"aten::{name}"
@@ -53,7 +53,7 @@ _INSTEAD = {
 """Operators that change the memory of a tensor, with the cure."""
 
 
-class Rewriter:
+class InPlaceRewriter:
     """Rewrite a graph and its nested graphs.
 
     `rewrite_blocks` rewrites a node with blocks.
@@ -65,7 +65,7 @@ class Rewriter:
         depth: How many blocks the rewriting is in.
     """
 
-    def __init__(self, graph: Graph, rewrite_blocks: Callable[[Rewriter, Node], None]) -> None:
+    def __init__(self, graph: Graph, rewrite_blocks: Callable[[InPlaceRewriter, Node], None]) -> None:
         self._rewrite_blocks = rewrite_blocks
         self.aliases = Aliases(graph)
         self.emit = Emitter(all(is_static(value.type.sizes) for value in graph.inputs if isinstance(value.type, TensorType)))

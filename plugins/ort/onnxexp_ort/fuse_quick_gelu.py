@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import onnx_ir as ir
 
-from onnxexp_aten.passes.rewriter import RewritePass, Rewriter, Rule, dims
+from onnxexp.rewriting import RewritePass, Rewriter, Rule, dims
 from onnxexp_ort.domain import DOMAIN
 
 __all__ = ["FuseQuickGelu"]

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import onnx_ir as ir
 
+from onnxexp.rewriting import RewritePass, Rewriter, Rule, dims
 from onnxexp_aten.passes.fuse_mul_chains import normalized_data
-from onnxexp_aten.passes.rewriter import RewritePass, Rewriter, Rule, dims
 from onnxexp_ort.domain import DOMAIN
 
 __all__ = ["FuseSkipNorms"]

@@ -9,7 +9,8 @@ from types import MappingProxyType
 
 import onnx_ir as ir
 
-from onnxexp_aten.passes.rewriter import RewritePass, Rewriter, Rule, constant_ints, dims, source_of
+from onnxexp.rewriting import RewritePass, Rewriter, Rule, constant_ints, dims
+from onnxexp_aten.passes.matching import source_of
 from onnxexp_aten.support.size_arithmetic import Dim
 
 __all__ = ["AllowZeroSizes"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnxexp_aten.passes.rewriter import Rewriter, producer
+from onnxexp.rewriting import Rewriter
+from onnxexp_aten.passes.matching import producer
 from onnxexp_aten.passes.view_rules import known_dims, reshaped, transposed
 
 __all__ = ["packed_attention"]

@@ -7,9 +7,9 @@ from types import MappingProxyType
 
 import onnx_ir as ir
 
+from onnxexp.rewriting import RewritePass, Rewriter, Rule
 from onnxexp_aten.passes.attention_head_rules import packed_attention
 from onnxexp_aten.passes.linear_rules import bias_before_transpose, gemm_of_transposes, product_before_transpose, rows_of_linear
-from onnxexp_aten.passes.rewriter import RewritePass, Rewriter, Rule
 from onnxexp_aten.passes.select_rules import selected
 from onnxexp_aten.passes.view_rules import perm_of, reshaped_by, sliced, squeezed_by, transposed, unsqueezed_by
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import onnx_ir as ir
 
-from onnxexp_aten.passes.rewriter import RewritePass, Rewriter, Rule
+from onnxexp.rewriting import RewritePass, Rewriter, Rule
 from onnxexp_aten.passes.view_rules import known_dims
 
 __all__ = ["FuseCachedAttention"]

@@ -7,7 +7,8 @@ from types import MappingProxyType
 
 import onnx_ir as ir
 
-from onnxexp_aten.passes.rewriter import RewritePass, Rewriter, Rule, constant_ints, dims, producer
+from onnxexp.rewriting import RewritePass, Rewriter, Rule, constant_ints, dims
+from onnxexp_aten.passes.matching import producer
 from onnxexp_aten.passes.view_rules import known_dims, perm_of, reshaped
 from onnxexp_aten.support.size_arithmetic import Dim
 

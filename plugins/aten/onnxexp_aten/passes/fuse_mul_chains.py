@@ -10,7 +10,7 @@ import torch
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from onnxexp import Builder, Options
-from onnxexp_aten.passes.rewriter import constant_ints
+from onnxexp.rewriting import constant_ints
 from onnxexp_aten.support.kernel_dtypes import runs
 
 __all__ = ["FuseMulChains", "normalized_data"]

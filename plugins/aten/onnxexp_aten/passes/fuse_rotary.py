@@ -9,7 +9,7 @@ import onnx_ir as ir
 import torch
 
 from onnxexp import Builder, Options
-from onnxexp_aten.passes.rewriter import RewritePass, Rewriter, Rule, Unfit, constant_ints, dims
+from onnxexp.rewriting import RewritePass, Rewriter, Rule, Unfit, constant_ints, dims
 from onnxexp_aten.passes.view_rules import known_dims, reshaped, transposed
 from onnxexp_aten.support.kernel_dtypes import runs
 from onnxexp_aten.support.size_arithmetic import Dim, product_of

@@ -6,8 +6,8 @@ import math
 
 import onnx_ir as ir
 
-from onnxexp.rewriting import TorchTensor
-from onnxexp_aten.passes.rewriter import Rewriter, constant_ints, dims, only_used_by, producer, source_of
+from onnxexp.rewriting import Rewriter, TorchTensor, constant_ints, dims
+from onnxexp_aten.passes.matching import only_used_by, producer, source_of
 from onnxexp_aten.passes.view_rules import known_dims, perm_of, reshaped, transposed
 from onnxexp_aten.support.size_arithmetic import Dim, partition
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnxexp_aten.passes.rewriter import Rewriter, constant_ints, dims, producer
+from onnxexp.rewriting import Rewriter, constant_ints, dims
+from onnxexp_aten.passes.matching import producer
 from onnxexp_aten.passes.view_rules import known_dims, perm_of, reshaped, transposed, unsqueezed
 from onnxexp_aten.support.size_arithmetic import partition
 

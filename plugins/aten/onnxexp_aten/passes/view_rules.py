@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import onnx_ir as ir
 
-from onnxexp_aten.passes.rewriter import VIEWS, Rewriter, Unfit, constant_ints, dims, only_used_by, producer, source_of
+from onnxexp.rewriting import Rewriter, Unfit, constant_ints, dims
+from onnxexp_aten.passes.matching import only_used_by, producer, source_of
 from onnxexp_aten.support.size_arithmetic import Dim, partition
 
 __all__ = [
@@ -56,7 +57,7 @@ def transposed(rewriter: Rewriter, x: ir.Value, perm: Sequence[int]) -> ir.Value
         inner = perm_of(node)
         return transposed(rewriter, source_of(node), [inner[axis] for axis in perm])
     sizes = known_dims(x)
-    if node is not None and only_used_by(x, VIEWS):
+    if node is not None and only_used_by(x, Rewriter.VIEWS):
         before = known_dims(source_of(node))
         groups = partition(before, sizes)
         if groups is not None and len(before) > len(groups):
@@ -111,7 +112,12 @@ def _squeezed(rewriter: Rewriter, x: ir.Value, axes: list[int]) -> ir.Value:
         inner = _given_axes(node, rank)
         kept = [axis for axis in range(rank) if axis not in inner]
         return _squeezed(rewriter, source_of(node), sorted([*inner, *(kept[axis] for axis in axes)]))
-    if node is not None and node.op_type == "Transpose" and producer(node.inputs[0], "Unsqueeze") and only_used_by(x, VIEWS):
+    if (
+        node is not None
+        and node.op_type == "Transpose"
+        and producer(node.inputs[0], "Unsqueeze")
+        and only_used_by(x, Rewriter.VIEWS)
+    ):
         perm = perm_of(node)  # the Squeeze moves before the Transpose, where it cancels the Unsqueeze
         gone = sorted(perm[axis] for axis in axes)
         left = [axis for axis in range(len(perm)) if axis not in gone]
@@ -171,7 +177,7 @@ def _before_transpose(rewriter: Rewriter, x: ir.Value, sizes: tuple[Dim, ...]) -
         return None
     source, perm, before = source_of(node), perm_of(node), known_dims(x)
     groups = partition(sizes, before)
-    if groups is not None and len(sizes) > len(groups) and only_used_by(x, VIEWS):
+    if groups is not None and len(sizes) > len(groups) and only_used_by(x, Rewriter.VIEWS):
         order = [axis for place in range(len(perm)) for axis in groups[perm.index(place)]]
         finer = [sizes[axis] for axis in order]
         if any(_target(known_dims(base), finer) is not None for base in _reshape_chain(source)):

@@ -9,12 +9,12 @@ from typing import Any, TypeAlias
 import onnx_ir as ir
 import torch
 
-from onnxexp.rewriting import TorchTensor, UniqueNames
-from onnxexp_aten.support.size_arithmetic import Dim
+from onnxexp._builder.torch_tensor_data import TorchTensor
+from onnxexp._neutral_graph import Dim
+from onnxexp._request.unique_names import UniqueNames
 
-__all__ = ["VIEWS", "RewritePass", "Rewriter", "Rule", "Unfit", "constant_ints", "dims", "only_used_by", "producer", "source_of"]
+__all__ = ["RewritePass", "Rewriter", "Rule", "Unfit", "constant_ints", "dims"]
 
-VIEWS = frozenset({"Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _SHARED_SIZE = 16
 """Elements up to which equal int64 constants are one initializer."""
@@ -25,22 +25,6 @@ class Unfit(Exception):
 
 
 # Values
-
-
-def producer(value: ir.Value | None, *operators: str) -> ir.Node | None:
-    """A value's producer, one of these operators, with a non-constant first input."""
-    node = None if value is None else value.producer()
-    if node is None or node.domain or node.op_type not in operators:
-        return None
-    source = node.inputs[0]
-    return None if source is None or source.const_value is not None else node
-
-
-def source_of(node: ir.Node) -> ir.Value:
-    """The first input of a node that has one."""
-    value = node.inputs[0]
-    assert value is not None
-    return value
 
 
 def constant_ints(node: ir.Node, index: int, name: str) -> list[int] | None:
@@ -60,11 +44,6 @@ def dims(value: ir.Value | None) -> tuple[Dim, ...] | None:
     return tuple(f"?{id(value)}.{axis}" if size is None else size for axis, size in enumerate(sizes))
 
 
-def only_used_by(value: ir.Value, operators: frozenset[str]) -> bool:
-    """Whether only such operators use a value, so that rewriting them makes it dead."""
-    return not value.is_graph_output() and all(not user.domain and user.op_type in operators for user, _ in value.uses())
-
-
 # Passes
 
 
@@ -77,6 +56,9 @@ class Rewriter:
         opset: The opset of the model.
         node: The node that a rule rewrites.
     """
+
+    VIEWS = frozenset({"Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+    """Operators that change the shape or the order of the elements, not the elements."""
 
     def __init__(self, model: ir.Model) -> None:
         self.opset = model.graph.opset_imports.get("", 1)
@@ -109,7 +91,7 @@ class Rewriter:
         for value, name in self._renamed:
             if value.uses() and name not in self._model.graph.initializers:
                 value.name = name
-        if not changed and node.op_type in VIEWS:
+        if not changed and node.op_type in self.VIEWS:
             self._seen.setdefault(self._key(node.op_type, node.inputs, node.attributes.values()), node)
         return changed
 
