@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, BinaryIO, Literal
 
 import onnx_ir as ir
@@ -156,9 +156,9 @@ def export(
         onnx_model.metadata_props.update(_metadata(packs, context, onnx_model) | warn_of_torch(lowering.kept, export_type))
     program = ONNXProgram(
         onnx_model, signature=call_signature(captured, io, call, context), example=(call.args, call.kwargs), weights=parameters,
-        eager=functools.partial(run_original, call, context), plugins_used=packs.used_plugins, timings=seconds, spec=call.spec,
-        pass_timings=passes.seconds, lowered=lowering.lowered, record=record, write=functools.partial(write_program, packs, context),
-        prepare=functools.partial(prepare_session, packs, context), write_report=functools.partial(report_program, packs, context)
+        eager=partial(run_original, call, context), plugins_used=packs.used_plugins, timings=seconds, spec=call.spec,
+        lowered=lowering.lowered, pass_timings=passes.seconds, write=partial(write_program, packs, context), record=record,
+        prepare=partial(prepare_session, packs, context), write_report=partial(report_program, packs, context),
     )  # fmt: skip
     if verify:
         with clock("verify"):
