@@ -108,6 +108,18 @@ def test_bits(check):
     check()
 
 
+EXTREMES = torch.tensor([-torch.inf, torch.inf, torch.nan, 1.0, 0.0, -0.0])
+
+
+def relations(a: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
+    return [a <= b, a >= b, a < b, a > b, a == b, a != b, a <= torch.nan, a >= -torch.inf, torch.inf <= a]
+
+
+@cases(Case(relations, EXTREMES[:, None], EXTREMES, opsets=(9, 11, 12, 20), name="infinities and NaN"))
+def test_extremes(check):
+    check()
+
+
 def whole_tensors(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return torch.where(torch.any(a == b), a, b)
 

@@ -40,12 +40,12 @@ def relate(op: Builder, name: str, one: Tensor, other: Tensor) -> Tensor:
     return op.Not(_or_unordered(op, opposite, one, other) if one.dtype.is_floating_point else opposite)
 
 
-def _or_unordered(op: Builder, condition: Tensor, one: Tensor, other: Tensor) -> Tensor:
-    """`condition`, or either operand is NaN.
-
-    The sum of opposite infinities is NaN too, but they differ anyway.
-    """
-    return op.Or(condition, compare(op, "IsNaN", compute(op, "Add", one, other)))
+def _or_unordered(op: Builder, condition: Tensor, *operands: Tensor) -> Tensor:
+    """Compute where `condition` is true or an operand is NaN."""
+    for operand in operands:
+        if not op.is_static(operand) or torch.as_tensor(op.static(operand)).isnan().any():
+            condition = op.Or(condition, compare(op, "IsNaN", operand))
+    return condition
 
 
 def _names(name: str, *aliases: str) -> list[str]:
