@@ -42,7 +42,7 @@ def plugins() -> dict[str, str]:
 
 
 def imported(name: str, sources: Sources) -> set[str]:
-    """The modules of the core that a module imports, at any place in its code."""
+    """Find the modules of the core that a module imports, at any place in its code."""
 
     def path(module: str) -> str | None:
         stem = "/".join(module.split(".")[1:])
@@ -62,7 +62,7 @@ def imported(name: str, sources: Sources) -> set[str]:
 
 
 def circle(sources: Sources) -> list[str]:
-    """The modules of one circle of imports; [] if there is none."""
+    """Find the modules of one cycle of imports; return [] without a cycle."""
     try:
         TopologicalSorter({name: imported(name, sources) for name in sources}).prepare()
     except CycleError as error:
@@ -72,7 +72,7 @@ def circle(sources: Sources) -> list[str]:
 
 
 def floors(page: str) -> dict[str, int]:
-    """The floor of each room in the page's table."""
+    """Read the floor of each room from the page's table."""
     rows = re.findall(r"^\| (\d+) \| `([\w/.]+)` \| .+ \|$", page, re.MULTILINE)
     rooms = [room for _, room in rows]
     assert len(set(rooms)) == len(rooms), "a room is listed twice"
@@ -80,12 +80,12 @@ def floors(page: str) -> dict[str, int]:
 
 
 def room_of(module: str, rooms: Mapping[str, int]) -> str | None:
-    """The room of a module: the longest entry that its path begins with."""
+    """Find the room of a module: the longest entry that its path begins with."""
     return max((room for room in rooms if module == room or (room[-1] == "/" and module.startswith(room))), key=len, default=None)
 
 
 def unlisted(sources: Sources, page: str) -> Iterator[str]:
-    """Modules without a room, and rooms without a module."""
+    """Name the modules without a room, and the rooms without a module."""
     rooms = floors(page)
     found = {name: room_of(name, rooms) for name in sources}
     yield from (f"{name} is in no room of the page" for name, room in found.items() if room is None)
@@ -93,7 +93,7 @@ def unlisted(sources: Sources, page: str) -> Iterator[str]:
 
 
 def upward(sources: Sources, page: str) -> Iterator[str]:
-    """Imports from a room into another one that is not on a lower floor."""
+    """Name the imports from a room into another one that is not on a lower floor."""
     rooms = floors(page)
     for name in sources:
         room = room_of(name, rooms)
@@ -110,7 +110,7 @@ def loose_files(sources: Sources) -> Iterator[str]:
 
 
 def shared_names(sources: Sources) -> Iterator[str]:
-    """Names that two files or two public classes have."""
+    """Find the names that two files or two public classes share."""
     homes: dict[str, list[str]] = defaultdict(list)
     for name, text in sources.items():
         if not name.endswith("__init__.py"):

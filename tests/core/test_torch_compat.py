@@ -1,4 +1,4 @@
-"""Versions of torch: newer ones are warned of, and what differs is in one module."""
+"""Versions of torch: a warning for newer ones, and one module for the differences."""
 
 from __future__ import annotations
 

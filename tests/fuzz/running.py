@@ -1,4 +1,4 @@
-"""Run a program in eager, and a model in ONNX Runtime or in ONNX's reference evaluator."""
+"""Run a program in eager, and a model in ONNX Runtime or ONNX's own evaluator."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def eager(module: torch.nn.Module, tensors: Sequence[torch.Tensor]) -> list[torc
 
 
 def accepts(module: torch.nn.Module, tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether eager runs the module on these inputs."""
+    """Return whether eager runs the module on these inputs."""
     checks = torch.nn.modules.module.register_module_forward_pre_hook(_check_features)
     try:
         eager(module, tensors)
@@ -36,15 +36,19 @@ def accepts(module: torch.nn.Module, tensors: Sequence[torch.Tensor]) -> bool:
 
 
 def _check_features(module: torch.nn.Module, args: tuple[Any, ...]) -> None:
-    """Refuse a packed sequence with other features than a recurrent layer has: torch reads memory outside of it."""
+    """Refuse a packed sequence with a wrong number of features.
+
+    torch would read memory outside of the sequence.
+    """
     if isinstance(module, torch.nn.RNNBase) and isinstance(args[0], torch.nn.utils.rnn.PackedSequence):
         assert args[0].data.shape[-1] == module.input_size
 
 
 def is_undefined(module: torch.nn.Module, tensors: Sequence[torch.Tensor], scripted: bool) -> bool:
-    """Whether torch itself leaves the program undefined: it writes one element twice at once, or is no TorchScript.
+    """Return whether torch itself leaves the program undefined.
 
-    torch's documentation warns of writes into expanded and unfolded tensors, whose elements share memory.
+    Such a program writes one element twice at once, or does not run in TorchScript. torch's documentation warns of writes into
+    expanded and unfolded tensors, whose elements share memory.
     """
     if scripted and not accepts(torch.jit.script(module), tensors):
         return True
@@ -54,14 +58,17 @@ def is_undefined(module: torch.nn.Module, tensors: Sequence[torch.Tensor], scrip
 
 
 def computes_empty(module: torch.nn.Module, tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether a tensor without elements occurs, which Reshape cannot make before opset 14."""
+    """Return whether a tensor without elements occurs.
+
+    Reshape cannot make such a tensor before opset 14.
+    """
     with torch.no_grad(), _Watch() as watch:
         module(*tensors)
     return watch.empty
 
 
 class _Watch(TorchDispatchMode):
-    """Notes writes into tensors with elements that share memory, and results without elements."""
+    """A mode that notes writes into overlapping tensors, and results without elements."""
 
     overlap = empty = False
     supports_higher_order_operators = True

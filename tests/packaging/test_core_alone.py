@@ -131,7 +131,7 @@ def test_the_templates_are_in_the_wheel(core: Environment, tmp_path: Path) -> No
 
 @pytest.mark.full
 def test_a_pack_from_new_plugin_builds_installs_and_lowers(core: Environment, house: Wheelhouse) -> None:
-    """The templates are in the wheel, and what is made of them is a distribution."""
+    """The templates are in the wheel, and a pack made of them is a distribution."""
     core.command("new-plugin", "wave-ops")
     built = core.folder / "built"
     core.pip("wheel", "--no-index", "--no-deps", "--no-build-isolation", "--wheel-dir", built, core.work / "wave-ops")

@@ -1,4 +1,4 @@
-"""A release: one version, one content for one commit, and wheels that need no index of ours."""
+"""A release: one version, one content per commit, and wheels that need no index."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ EXPORTS = """
 
 
 def wrong_versions(root: Path, version: str) -> list[str]:
-    """The distributions with another version, and the requirements of another release."""
+    """List distributions of another version, and requirements of another release."""
     wrong = []
     for folder in (root / each.relative_to(ROOT) for each in OURS):
         table = project(folder)["project"]

@@ -19,7 +19,7 @@ class TorchOnnx:
 
     @onnxexp.hookimpl
     def lower_node(self, op: onnxexp.Builder, node: onnxexp.Node) -> None:
-        """Decline with the cure where a symbolic is registered.
+        """Decline a node with the cure if a symbolic is registered for its operator.
 
         The reason appears only if nothing lowers the node: an export that uses the registrations has them as a table.
         """

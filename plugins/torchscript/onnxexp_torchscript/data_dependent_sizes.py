@@ -32,7 +32,7 @@ class UnbackedSizes:
         self._known: dict[tuple[str, Value], Any] = {}
 
     def result(self, name: str, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
-        """Infer the result of a data-dependent call; None for any other call."""
+        """Infer the result of a data-dependent call; return None for any other call."""
         special = _COUNTED.get(name)
         if special is None or not isinstance(fakes[0], AbstractTensor):
             return None
@@ -77,9 +77,9 @@ class UnbackedSizes:
         return AbstractTensor(dtype, [self.any_size() if size is None else size for size in sizes])
 
     def untied(self, result: Any, before: dict[str, Any]) -> Any:
-        """Undo that torch took an unbacked size for another one.
+        """Undo torch's assumption that an unbacked size equals another one.
 
-        It may be 1, and broadcast. `before` is a snapshot of the ShapeEnv. The result gets new symbols for these sizes.
+        The size may be 1, and broadcast. `before` is a snapshot of the ShapeEnv. The result gets new symbols for these sizes.
         """
         tied = [
             symbol
@@ -101,7 +101,7 @@ class UnbackedSizes:
         return self.tensor(result.dtype, [None if expr_of(size) in old else size for size in result.shape])
 
     def may_be_negative(self, number: Any) -> bool:
-        """Whether a number may be negative."""
+        """Return whether a number may be negative."""
         if not isinstance(number, torch.SymInt):
             return False
         expr = number.node.expr
@@ -164,7 +164,7 @@ def _index(unbacked: UnbackedSizes, fakes: Sequence[Any], args: Sequence[Any]) -
 def _slice(unbacked: UnbackedSizes, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
     """Infer the shape of a slice whose limits have an unknown sign.
 
-    Limits that meet at some sizes, as in ``x[-1:1]``, count too.
+    Limits that meet at some sizes, as in ``x[-1:1]``, are included.
     """
     x, dim, start, end, _ = fakes
     from_end = isinstance(start, torch.SymInt) or (isinstance(start, int) and start < 0)

@@ -29,7 +29,7 @@ class Unfit(Exception):
 
 
 def producer(value: ir.Value | None, *operators: str) -> ir.Node | None:
-    """A value's producer, one of these operators, with a non-constant first input."""
+    """Return a value's producer of these operators, with a non-constant first input."""
     node = None if value is None else value.producer()
     if node is None or node.domain or node.op_type not in operators:
         return None
@@ -38,14 +38,14 @@ def producer(value: ir.Value | None, *operators: str) -> ir.Node | None:
 
 
 def source_of(node: ir.Node) -> ir.Value:
-    """The first input of a node that has one."""
+    """Return the first input of a node that has one."""
     value = node.inputs[0]
     assert value is not None
     return value
 
 
 def constant_ints(node: ir.Node, index: int, name: str) -> list[int] | None:
-    """Constant integers of an input or attribute of a node, else None."""
+    """Return constant integers of an input or attribute of a node, else None."""
     if name in node.attributes:
         return list(node.attributes[name].as_ints())
     given = node.inputs[index] if index < len(node.inputs) else None
@@ -54,7 +54,7 @@ def constant_ints(node: ir.Node, index: int, name: str) -> list[int] | None:
 
 
 def dims(value: ir.Value | None) -> tuple[Dim, ...] | None:
-    """Sizes of a value; an unknown size gets a name that no other size has."""
+    """Return the sizes of a value; an unknown size gets a name of its own."""
     if value is None or value.shape is None:
         return None
     sizes = (size if isinstance(size, int) else size.value for size in value.shape)
@@ -62,7 +62,10 @@ def dims(value: ir.Value | None) -> tuple[Dim, ...] | None:
 
 
 def only_used_by(value: ir.Value, operators: frozenset[str]) -> bool:
-    """Whether only such operators use a value, so that rewriting them makes it dead."""
+    """Return whether only such operators use a value.
+
+    Rewriting those operators then makes the value dead.
+    """
     return not value.is_graph_output() and all(not user.domain and user.op_type in operators for user, _ in value.uses())
 
 
@@ -96,7 +99,7 @@ class Rewriter:
         return self._model.graph.inputs
 
     def apply(self, rule: Rule, node: ir.Node) -> bool:
-        """Rewrite one node by a rule; returns whether it changed."""
+        """Rewrite one node by a rule; return whether it changed."""
         self.node, self._emitted, self._renamed, self._unused = node, [], [], []
         try:
             found = rule(self, node)
@@ -125,7 +128,10 @@ class Rewriter:
         type_: ir.TypeProtocol | None = None,
         domain: str = "",
     ) -> Sequence[ir.Value]:
-        """Outputs of a node, new or shared; `type_` defaults to the first input's dtype."""
+        """Return the outputs of a node, new or shared.
+
+        `type_` defaults to the type of the first input.
+        """
         attrs = [_attribute(name, value) for name, value in attributes.items()]
         key = self._key(domain + operator, inputs, attrs)
         own = self._key(self.node.domain + self.node.op_type, self.node.inputs, self.node.attributes.values())
@@ -156,19 +162,19 @@ class Rewriter:
         attributes: Mapping[str, Any] = _NOTHING,
         sizes: Sequence[Dim] | None = None,
     ) -> ir.Value:
-        """The output of a node with one output, see `emit`."""
+        """Return the output of a node with one output, emitted by `emit`."""
         return self.emit(operator, inputs, attributes, sizes=sizes)[0]
 
     def with_ints(
         self, operator: str, x: ir.Value, name: str, ints: Sequence[int], since: int, sizes: Sequence[Dim] | None
     ) -> ir.Value:
-        """A node with a list of integers: an input from opset `since` on, or an attribute."""
+        """Emit a node with integers, as an input from opset `since` on or an attribute."""
         if self.opset >= since:
             return self.one(operator, [x, self.constant(ints)], sizes=sizes)
         return self.one(operator, [x], {name: list(ints)}, sizes)
 
     def constant(self, ints: Sequence[int]) -> ir.Value:
-        """A 1-D int64 initializer; equal ones are one."""
+        """Return a 1-D int64 initializer, which equal lists share."""
         if self._constants is None:
             self._constants = _small_vectors(self._model.graph)
         key = tuple(ints)
@@ -179,7 +185,7 @@ class Rewriter:
         return value
 
     def initializer(self, tensor: torch.Tensor, of: ir.Value | None = None) -> ir.Value:
-        """A new initializer; it gets the name of the one that it replaces."""
+        """Create an initializer, with the name of the one that it replaces."""
         base = "constant" if of is None or of.name is None else of.name
         contents = TorchTensor(tensor, self._unique(base))
         value = ir.Value(name=contents.name, shape=contents.shape, type=ir.TensorType(contents.dtype), const_value=contents)
@@ -189,7 +195,7 @@ class Rewriter:
         return value
 
     def split(self, x: ir.Value, count: int, axis: int, sizes: Sequence[Dim]) -> Sequence[ir.Value]:
-        """Equal parts of an axis; `sizes` are those of each part."""
+        """Split an axis into equal parts; `sizes` are those of each part."""
         length = sizes[axis]
         assert isinstance(length, int)
         lengths, named = [length] * count, {"axis": axis} if axis else {}
@@ -223,7 +229,7 @@ class Rewriter:
         return node
 
     def _remove_dead(self, nodes: list[ir.Node]) -> None:
-        """Remove these nodes where nothing uses them, and what only they used."""
+        """Remove unused nodes among these, and nodes that only they used."""
         while nodes:
             node = nodes.pop()
             if node.graph is None or any(value.uses() or value.is_graph_output() for value in node.outputs):
