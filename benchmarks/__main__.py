@@ -46,7 +46,7 @@ def _settings(options: argparse.Namespace) -> running.Settings:
 
 
 def _measure(options: argparse.Namespace, console: Console) -> Run:
-    """Measure a new run; save the results after each model."""
+    """Measure a new run, and save the results after each model."""
     settings = _settings(options)
     run = Run(running.machine(), dataclasses.asdict(settings), [])
     part = any([options.quantized, options.bridge, options.checking, options.large, options.decoding])

@@ -1,8 +1,9 @@
-"""Compare the exports of two revisions in one run: `python -m benchmarks.against REVISION --models linear,bert-base`.
+"""Compare the exports of two revisions: `python -m benchmarks.against REVISION`.
 
-Both are installed alike into temporary folders: an editable installation, with a folder on Python's path for each plugin, imports
-more slowly. They export the same models with the same workers and the same other packages, in processes of their own that take
-turns. A ratio below 1 means that the present code (the tracked files as they are) is faster or smaller.
+Both revisions are installed alike into temporary folders: an editable installation, with a folder on Python's path for each
+plugin, imports more slowly. They export the same models with the same workers and the same other packages, in processes of their
+own that take turns. A ratio below 1 means that the present code (the tracked files as they are) is faster or smaller. The option
+`--models` selects the models.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ _FIGURES = ("seconds", "first", "memory", "file")
 
 
 def install(revision: str, folder: Path) -> Path:
-    """Install the core and the plugins of a revision of this repository into a folder; return what to put on PYTHONPATH."""
+    """Install the core and the plugins of a revision into a folder.
+
+    Returns the folder for PYTHONPATH.
+    """
     sources, packages = folder / "sources", folder / "packages"
     sources.mkdir(parents=True)
     archive = subprocess.run(["git", "archive", revision], cwd=ROOT, capture_output=True, check=True).stdout
@@ -61,7 +65,9 @@ def present() -> str:
 def compare(
     name: str, tool: str, sides: Mapping[str, Path], rounds: int, settings: running.Settings, folder: Path
 ) -> dict[str, float]:
-    """Return the ratios of the present code's figures to the other revision's, each the median over the rounds.
+    """Compute the ratios of the present code's figures to the other revision's.
+
+    Each ratio is the median over the rounds.
 
     Raises:
         SystemExit: An export failed.

@@ -41,7 +41,7 @@ class LanguageModel(nn.Module):
     def forward(
         self, ids: torch.Tensor, hidden: torch.Tensor, cell: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Log probabilities of the next words, and the state."""
+        """Compute log probabilities of the next words, and the state."""
         scores, (hidden, cell) = self.model(ids, (hidden, cell))
         return scores, hidden, cell
 

@@ -55,19 +55,22 @@ def floats(*shape: int) -> torch.Tensor:
 
 
 def tokens(vocabulary: int, *shape: int) -> torch.Tensor:
-    """Return int64 ids from 3 on; models reserve the first three for padding and ends."""
+    """Return int64 ids from 3 on.
+
+    Models reserve the first three ids for padding and ends.
+    """
     return torch.randint(3, vocabulary, shape, generator=torch.Generator().manual_seed(2))
 
 
 def padding_mask(batch: int, sequence: int) -> torch.Tensor:
-    """Return an int64 mask of ones; every second row ends in two zeros."""
+    """Return an int64 mask of ones, where every second row ends in two zeros."""
     mask = torch.ones(batch, sequence, dtype=torch.int64)
     mask[1::2, -2:] = 0
     return mask
 
 
 def weight_bytes(model: nn.Module) -> int:
-    """Return the bytes of all parameters and buffers; shared storage counts once."""
+    """Count the bytes of all parameters and buffers, and shared storage once."""
     storages: dict[int, Any] = {}
     for tensor in (*model.parameters(), *model.buffers()):
         storage = tensor.untyped_storage()

@@ -1,7 +1,7 @@
-"""What checking an export costs: `find_mismatch`, and the report page.
+"""The cost of checking an export: `find_mismatch`, and the report page.
 
-A call that locates a fault may take twice the time of an export, one eager and one ONNX run together. A page may have 5 MB, two
-seconds to open, and a fifth of the export's time. torch.onnx is no peer: it has neither.
+A call that locates a fault may take twice the time of an export, one eager and one ONNX run together. A page may have 5 MB, and
+take two seconds to open and a fifth of the export's time to write. torch.onnx is no peer: it has neither.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ LIMITS = {
 
 
 def measure(progress: Callable[[str], None]) -> dict[str, dict[str, float]]:
-    """Return the figures of `LIMITS` for each model; the last only where there is a Chromium."""
+    """Measure the figures of `LIMITS` for each model.
+
+    Without Chromium, the figure of the opened page is left out.
+    """
     found = {}
     for name in NAMES:
         progress(f"{name}: checking")
@@ -99,7 +102,7 @@ def _timed(function: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def _open(page: Path) -> Any:
-    """Seconds until a new browser page is ready; None without a Chromium."""
+    """Return the seconds until a new browser page is ready, or None without Chromium."""
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
         print("no Chromium: the page is not opened", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Operators of ONNX Runtime against what onnxexp exports, one at a time: does each of them pay?
+"""Compare operators of ONNX Runtime with the nodes that onnxexp exports.
 
 Each pair computes the same from random numbers, in turn, with one thread. A ratio above 1 means that the first is faster. The
 figures are the reasons why onnxexp-plugin-ort uses an operator or not.
@@ -35,7 +35,7 @@ Arrays = Mapping[str, "np.ndarray[Any, Any]"]
 
 
 def measure() -> dict[str, float]:
-    """Return the speed of one form ÷ that of another, by what is compared."""
+    """Measure the speed of one form ÷ that of another, by comparison."""
     torch.manual_seed(0)
     found = {}
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
@@ -58,7 +58,10 @@ def measure() -> dict[str, float]:
 
 
 def _fused_products(folder: Path) -> float:
-    """Load both forms, and compare them; the place of the weights in memory matters, by a tenth."""
+    """Load fused and separate products, and compare them.
+
+    Each load puts the weights into another place in memory, which changes the ratio by a tenth.
+    """
     separate, fused = (_exported(Products(each), folder, torch.randn(1, 1, QUERY)) for each in (False, True))
     return _ratio(fused, separate, {"x": _random(1, 1, QUERY)})
 
@@ -92,14 +95,14 @@ class Products(nn.Module):
 
 
 class Residual(nn.Module):
-    """A residual sum, and its norm."""
+    """A residual sum and its norm."""
 
     def __init__(self, norm: nn.Module) -> None:
         super().__init__()
         self.norm = norm
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return both."""
+        """Return the norm of the sum, and the sum."""
         total = x + y
         return self.norm(total), total
 
@@ -114,7 +117,10 @@ class Attention(nn.Module):
 
 
 def _experts(folder: Path) -> tuple[onnxruntime.InferenceSession, onnxruntime.InferenceSession]:
-    """Mixtral's experts: as onnxexp exports them, and as MoE with its interleaved SwiGLU."""
+    """Load Mixtral's experts as onnxexp exports them, and as MoE.
+
+    MoE takes the interleaved weights of its SwiGLU.
+    """
     config = MixtralConfig(
         hidden_size=WIDTH, intermediate_size=INNER, num_local_experts=EXPERTS, num_experts_per_tok=2,
         experts_implementation="grouped_mm",
@@ -138,7 +144,7 @@ def _experts(folder: Path) -> tuple[onnxruntime.InferenceSession, onnxruntime.In
 
 
 def _norms(folder: Path) -> dict[str, tuple[onnxruntime.InferenceSession, onnxruntime.InferenceSession]]:
-    """Norms of sums: as one operator, and as onnxexp exports them."""
+    """Load norms of sums as one operator, and as onnxexp exports them."""
     made = {}
     norms = {"SkipLayerNormalization": nn.LayerNorm(WIDTH), "SkipSimplifiedLayerNormalization": nn.RMSNorm(WIDTH, eps=1e-5)}
     for name, norm in norms.items():
@@ -185,7 +191,10 @@ def _random(*sizes: int) -> np.ndarray[Any, Any]:
 
 
 def _ratio(one: onnxruntime.InferenceSession, other: onnxruntime.InferenceSession, feeds: Arrays) -> float:
-    """Return the median of the other's processor time ÷ the one's. Both must agree."""
+    """Return the median of the other's processor time ÷ the one's.
+
+    The results of both must agree.
+    """
     np.testing.assert_allclose(one.run(None, dict(feeds))[0], other.run(None, dict(feeds))[0], rtol=1e-3, atol=1e-3)
     ratios = []
     for _ in range(REPEATS):

@@ -1,9 +1,9 @@
-"""Tokens per second of greedy decoding with a key-value cache: a Llama of 110 million parameters.
+"""Tokens per second of greedy decoding with a key-value cache.
 
-The contenders decode the same tokens after the same prompt, one token each in turn, with the cache kept in the runtime. Their
-tokens must agree. Ratios are medians over the tokens, so that a busy machine slows both sides. With one thread, processor time
-counts. ONNX Runtime's own profile has the share of each operator in the time of all nodes: that of MatMul, mostly products with
-the weights, bounds what other operators can gain.
+The model is a Llama of 110 million parameters. The contenders decode the same tokens after the same prompt, one token each in
+turn, with the cache kept in the runtime. Their tokens must agree. Ratios are medians over the tokens, so that a busy machine
+slows both sides. With one thread, processor time counts. ONNX Runtime's own profile has the share of each operator in the time
+of all nodes: that of MatMul, mostly products with the weights, bounds what other operators can gain.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _export(model: Any, folder: Path, progress: Callable[[str], None]) -> dict[C
 
 
 def _dynamo(model: Any, folder: Path, like: Path) -> Path:
-    """Export with torch.onnx; name inputs, outputs and axes as another file does."""
+    """Export with torch.onnx, and name inputs, outputs and axes as in another file."""
     (part,) = task_of("text-generation").parts(model)
     graph, exported, named = ir.load(like).graph, folder / "exported.onnx", folder / "dynamo.onnx"
     names = [[value.name or "" for value in values] for values in (graph.inputs, graph.outputs)]
@@ -136,7 +136,7 @@ def _options(threads: int, profile: Path | None = None) -> onnxruntime.SessionOp
 
 
 def _eager(model: Any, kind: str, prompt: Any) -> Iterator[Any]:
-    """Decode in torch."""
+    """Yield the tokens that torch decodes."""
     size = CACHES[kind].get("max_length")
     cache = DynamicCache(config=model.config) if size is None else StaticCache(config=model.config, max_cache_len=size)
     given = {cache_parameter(model.forward): cache, "use_cache": True}
@@ -147,7 +147,10 @@ def _eager(model: Any, kind: str, prompt: Any) -> Iterator[Any]:
 
 
 def _compare(streams: Streams, setting: str, clock: Callable[[], float]) -> Figures:
-    """Return tokens per second, and ratios, by cache. Raises SystemExit where tokens differ."""
+    """Measure tokens per second, and ratios, by cache.
+
+    Raises SystemExit where tokens differ.
+    """
     seconds: dict[Contender, list[float]] = {name: [] for name in streams}
     for step in range(_WARM + TOKENS):
         tokens = {}
@@ -185,7 +188,7 @@ def _profile(file: Path, prompt: Any) -> dict[str, float]:
 
 
 def shares(events: list[Any]) -> dict[str, float]:
-    """Sum up a profile: the share of each operator, of the largest ones by name.
+    """Compute the shares of the largest operators, and of the others, in a profile.
 
     The first run, of the prompt, does not count, and neither do If nodes, which contain others.
     """

@@ -127,7 +127,7 @@ def _plain(message: str) -> str:
 def main() -> None:
     """Run the job in the file given as the only argument.
 
-    A failure of the tool is a result.
+    A failure of the tool is a result, too.
     """
     job = Job(**json.loads(Path(sys.argv[1]).read_text()))
     case = CASES[job.model]

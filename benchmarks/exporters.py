@@ -66,7 +66,7 @@ EXPORTS: dict[str, Export] = {
 
 
 def run(tool: str, model: nn.Module, args: Args, axes: Sequence[Axes], path: str, opset: int) -> Stages:
-    """Export a model with a tool; torch's warnings about its own internals are hidden."""
+    """Export a model with a tool, without torch's warnings about its own internals."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return EXPORTS[tool](model, args, axes, path, opset)

@@ -1,6 +1,7 @@
-"""Large models: the memory and the time of their export, beside torch.export and a copy of their bytes.
+"""The memory and the time of exports of large models.
 
-The larger one has its parameters on the meta device, and a checkpoint that is written here. It needs room for twice its weights.
+The peers are torch.export and a copy of the weights. The larger model has its parameters on the meta device, and a checkpoint
+that is written here. It needs room for twice its weights.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class LargeResult:
 
     Attributes:
         name, tool: The model and the tool.
-        reason: Why there is no result; None if there is.
+        reason: Why there is no result, or None.
         weights: Bytes of the weights.
         seconds: Seconds of the export.
         stages: The same by stage, where the tool reports them.
@@ -58,7 +59,7 @@ class LargeResult:
 
     @property
     def misses(self) -> list[str]:
-        """The targets that the export misses; a peer has none."""
+        """The targets that the export misses, empty for a peer."""
         if self.reason is not None or self.tool != ONNXEXP:
             return []
         limit = LARGE[self.name].limit
@@ -70,7 +71,10 @@ def measure(
     work: Callable[[str, Any], dict[str, Any]], names: Sequence[str], opset: int, threads: int, folder: Path,
     report: Callable[[str], None],
 ) -> Iterator[LargeResult]:  # fmt: skip
-    """Measure the named models, each tool in a process of its own; `work` runs a worker."""
+    """Measure the named models, each tool in a process of its own.
+
+    `work` runs a worker.
+    """
     for name in names:
         case = LARGE[name]
         with tempfile.TemporaryDirectory(dir=folder) as scratch:

@@ -1,4 +1,4 @@
-"""Llama-like models of 1 and 7 billion parameters in float16, and checkpoints for them."""
+"""Llama-like models of 1 and 7 billion float16 parameters, and their checkpoints."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class LargeCase:
     peers: tuple[str, ...] = ()
 
     def make(self) -> nn.Module:
-        """Create the model; without data if it is hollow."""
+        """Create the model, without data if it is hollow."""
         config = hf.LlamaConfig(
             vocab_size=32_000, hidden_size=self.width, intermediate_size=self.inner, num_hidden_layers=self.layers,
             num_attention_heads=self.heads, num_key_value_heads=self.groups, use_cache=False,
@@ -74,9 +74,9 @@ LARGE = {
 
 
 def write_checkpoint(state: Mapping[str, torch.Tensor], folder: Path) -> None:
-    """Write random finite float16 numbers for a state dict, in several files with an index.
+    """Write random finite float16 numbers for a state dict, in files with an index.
 
-    A few MB of it are in memory at a time.
+    A few MB of them are in memory at a time.
     """
     shards: list[dict[str, torch.Tensor]] = [{}]
     for name, tensor in state.items():
@@ -92,7 +92,10 @@ def write_checkpoint(state: Mapping[str, torch.Tensor], folder: Path) -> None:
 
 
 def _write_shard(path: Path, shard: Mapping[str, torch.Tensor], random: np.random.Generator) -> None:
-    """Write one file in the format of safetensors: the length of a header, the header, the contents."""
+    """Write one file in the format of safetensors.
+
+    The file has the length of a header, the header, and the contents.
+    """
     header, end = {}, 0
     for name, tensor in shard.items():
         assert tensor.dtype == torch.float16, name

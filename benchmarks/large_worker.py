@@ -139,7 +139,10 @@ def _check_weights(path: Path, weights: Mapping[str, torch.Tensor]) -> None:
 
 
 def main() -> None:
-    """Run the job in the file given as the only argument; a failure of the tool is a result."""
+    """Run the job in the file given as the only argument.
+
+    A failure of the tool is a result, too.
+    """
     job = Job(**json.loads(Path(sys.argv[1]).read_text()))
     torch.set_num_threads(job.threads)
     try:

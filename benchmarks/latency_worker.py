@@ -64,7 +64,7 @@ class Loaded:
 def load(path: str, arrays: Mapping[str, np.ndarray], threads: int) -> Loaded:
     """Load a session and compare it with eager at both sizes.
 
-    Raise ValueError if they differ.
+    Raises ValueError if the results differ.
     """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads, options.log_severity_level = threads, 1, 3

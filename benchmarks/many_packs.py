@@ -1,4 +1,4 @@
-"""What 300 installed packs that are off cost: `python -m benchmarks.many_packs`.
+"""The cost of 300 installed packs that are off: `python -m benchmarks.many_packs`.
 
 Each ratio is that of the median times with and without the packs, measured in turn.
 """

@@ -32,10 +32,10 @@ def growth(function: Callable[[], Result]) -> tuple[Result, int]:
 
 
 def anonymous_growth(function: Callable[[], Result]) -> tuple[Result, int]:
-    """Return a function's result, and the growth of the peak anonymous memory in bytes (Linux).
+    """Return a function's result, and the growth of the peak anonymous memory.
 
-    That is the memory without the pages of mapped files, which the system may drop at any time. The kernel has no high-water mark
-    for it, so a thread reads it every 5 ms.
+    The growth is in bytes, and measured on Linux only. Anonymous memory excludes the pages of mapped files, which the system may
+    drop at any time. The kernel has no high-water mark for it, so a thread reads it every 5 ms.
     """
     before, done = _status("RssAnon"), threading.Event()
     peak = before
@@ -76,7 +76,7 @@ def _peak() -> int:
 def _release() -> None:
     """Return malloc's free memory to the system.
 
-    An export that reuses it would appear to need less.
+    An export that reuses this memory would appear to need less.
     """
     with contextlib.suppress(OSError, AttributeError):  # not glibc
         ctypes.CDLL("libc.so.6").malloc_trim(0)

@@ -29,7 +29,7 @@ class Positional(nn.Module):
         self.outputs = outputs
 
     def call(self, **kwargs: Any) -> tuple[torch.Tensor, ...]:
-        """The chosen outputs."""
+        """Run the model, and return the chosen outputs."""
         result = self.model(**kwargs)
         return tuple(result[name] for name in self.outputs)
 
@@ -38,7 +38,7 @@ class Text(Positional):
     """A model that takes ids and a mask."""
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """The chosen outputs."""
+        """Return the chosen outputs."""
         return self.call(input_ids=input_ids, attention_mask=attention_mask)
 
 
@@ -48,7 +48,7 @@ class Pair(Positional):
     def forward(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, decoder_input_ids: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
-        """The chosen outputs."""
+        """Return the chosen outputs."""
         return self.call(input_ids=input_ids, attention_mask=attention_mask, decoder_input_ids=decoder_input_ids)
 
 
@@ -56,7 +56,7 @@ class Speech(Positional):
     """A model that takes a spectrogram and ids of the target."""
 
     def forward(self, input_features: torch.Tensor, decoder_input_ids: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """The chosen outputs."""
+        """Return the chosen outputs."""
         return self.call(input_features=input_features, decoder_input_ids=decoder_input_ids)
 
 
@@ -64,7 +64,7 @@ class Image(Positional):
     """A model that takes an image."""
 
     def forward(self, pixel_values: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """The chosen outputs."""
+        """Return the chosen outputs."""
         return self.call(pixel_values=pixel_values)
 
 

@@ -26,7 +26,7 @@ class QuantizedResult:
 
     Attributes:
         name: The model.
-        files: By tool, a file's bytes, latency in seconds and error; or the reason why there is none.
+        files: By tool, a file's bytes, latency in seconds and error; or the reason why it is missing.
         reason: Why nothing was measured; None if it was.
     """
 
@@ -35,12 +35,12 @@ class QuantizedResult:
     reason: str | None = None
 
     def figure(self, tool: str, name: str) -> float | None:
-        """A figure of one tool, None without one."""
+        """Return a figure of one tool, or None if it is missing."""
         value = self.files.get(tool, {}).get(name)
         return None if value is None else float(value)
 
     def ratio(self, name: str, peer: str) -> float | None:
-        """onnxexp's figure divided by a peer's (or the float model's)."""
+        """Divide onnxexp's figure by that of a peer or of the float model."""
         own, other = self.figure(OWN, name), self.figure(peer, name)
         return None if own is None or other is None else own / other
 
@@ -69,7 +69,10 @@ class QuantizedResult:
 def measure(
     work: Callable[[str, Any], dict[str, Any]], seconds: float, rounds: int, report: Callable[[str], None]
 ) -> Iterable[QuantizedResult]:
-    """Measure each model in a process of its own; `work` runs a worker."""
+    """Measure each model in a process of its own.
+
+    `work` runs a worker.
+    """
     with tempfile.TemporaryDirectory() as folder:
         for name, case in QUANTIZED.items():
             if not case.possible:

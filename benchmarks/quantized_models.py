@@ -57,7 +57,7 @@ class QuantizedCase:
 
 
 def static(model: nn.Module, example: torch.Tensor) -> nn.Module:
-    """Quantize statically, through torch.fx; the example calibrates."""
+    """Quantize statically through torch.fx, and calibrate with the example."""
     from torch.ao.quantization import get_default_qconfig_mapping, quantize_fx
 
     prepared = quantize_fx.prepare_fx(copy.deepcopy(model), get_default_qconfig_mapping("x86"), (example,))
@@ -67,7 +67,7 @@ def static(model: nn.Module, example: torch.Tensor) -> nn.Module:
 
 
 def dynamic(model: nn.Module, example: torch.Tensor) -> nn.Module:
-    """Quantize the weights of linear layers; inputs are quantized at run time."""
+    """Quantize the weights of linear layers, and their inputs at run time."""
     from torch.ao.quantization import quantize_dynamic
 
     quantized: nn.Module = quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8)
@@ -98,7 +98,7 @@ class InvertedResidual(nn.Module):
         self.residual = stride == 1 and entry == leave
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The block's output."""
+        """Return the block's output."""
         return x + self.body(x) if self.residual else self.body(x)
 
 
@@ -120,7 +120,7 @@ class MobileNet(nn.Module):
         self.classifier = nn.Linear(1280, classes)
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
-        """Class scores."""
+        """Return class scores."""
         return self.classifier(self.features(image).mean([2, 3]))
 
 

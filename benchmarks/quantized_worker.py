@@ -1,4 +1,7 @@
-"""Export and time one quantized model: `python -m benchmarks.quantized_worker JOB.json`."""
+"""Export and time one quantized model.
+
+The command is `python -m benchmarks.quantized_worker JOB.json`.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,10 @@ class Job:
 
 
 def measure(job: Job, folder: Path) -> dict[str, Any]:
-    """Return {"files": {tool: figures or {"reason": …}}} for the float and the quantized model."""
+    """Measure the files of the float and the quantized model.
+
+    Returns {"files": {tool: figures or {"reason": …}}}.
+    """
     case = QUANTIZED[job.case]
     model, quantized, example = case.make()
     with torch.no_grad():
@@ -83,7 +89,10 @@ def _session(path: str) -> Any:
 
 
 def _timer(session: Any, feeds: dict[str, np.ndarray], seconds: float) -> Callable[[], float]:
-    """Return a function that runs the session for some time; its result is seconds per run."""
+    """Return a function that runs the session for some time.
+
+    The function returns the seconds per run.
+    """
 
     def sample() -> float:
         start, count = time.process_time(), 0

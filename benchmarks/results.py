@@ -105,12 +105,12 @@ class ModelResult:
 
     @property
     def trace(self) -> ToolResult | None:
-        """The result of onnxexp through torch.jit.trace; None if it is excluded."""
+        """The result of onnxexp through torch.jit.trace, or None if it is excluded."""
         return self._unless_excluded(TRACE)
 
     @property
     def checked_trace(self) -> ToolResult | None:
-        """The same, traced a second time at other sizes; None if it is excluded."""
+        """The result of `trace` with a second trace at other sizes, or None."""
         return self._unless_excluded(CHECKED)
 
     def _unless_excluded(self, tool: str) -> ToolResult | None:
@@ -132,9 +132,9 @@ class ModelResult:
 class Run:
     """One run: the machine, the settings, the models, the cost of plugins in ms.
 
-    Last the quantized models, microseconds per call of a C++ operator by who calls it, what checking
-    costs by model, the large models, tokens per second by threads, context and cache, the shares of
-    operators in that time by file, and ratios of ONNX Runtime's own operators to others.
+    The other fields are the quantized models, the microseconds per call of a C++ operator by caller, the cost of checks by
+    model, the large models, the tokens per second by threads, context and cache, the shares of operators in that time by file,
+    and the ratios of ONNX Runtime's own operators to others.
     """
 
     machine: dict[str, str]

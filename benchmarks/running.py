@@ -156,7 +156,7 @@ def _latency(result: ModelResult, settings: Settings, folder: Path, number: int)
 
 
 def _work(module: str, job: Any, settings: Settings) -> dict[str, Any]:
-    """Run a worker; return its result, or a `reason` if it failed."""
+    """Run a worker, and return its result, or a `reason` if it failed."""
     result = Path(job.result)
     result.unlink(missing_ok=True)
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:

@@ -1,4 +1,6 @@
-"""What an export of 70 and 400 billion parameters needs: `python -m benchmarks.scale --from bench-results/some.json`.
+"""The needs of an export of 70 and 400 billion parameters.
+
+The command is `python -m benchmarks.scale --from bench-results/some.json`.
 
 The graph is measured: Llamas of these sizes on the meta device are captured and lowered without weights, each in a process of
 its own. The weights are calculated from the 7 B model that `python -m benchmarks --large` has exported with them: time grows with
@@ -38,7 +40,7 @@ _AXES = ({0: "batch", 1: "sequence"},) * 2
 
 @dataclasses.dataclass(frozen=True)
 class Needs:
-    """What the export of a model needs; times in seconds, memory and disk in bytes.
+    """The needs of a model's export: seconds, and bytes of memory and disk.
 
     Attributes:
         parameters, weights, largest: The number of parameters, the bytes of all and of the largest.
@@ -77,7 +79,7 @@ def main() -> None:
 
 
 def graph_figures(case: LargeCase) -> dict[str, Any]:
-    """Export a model on the meta device without its weights."""
+    """Measure the export of a model on the meta device without its weights."""
     ids = tokens(32_000, 2, 16)
     args = (ids, padding_mask(*ids.shape))
     options: dict[str, Any] = {"dynamic_shapes": _AXES, "export_params": False, "capture": "export"}
@@ -99,11 +101,11 @@ def graph_figures(case: LargeCase) -> dict[str, Any]:
 
 
 def needs(graph: dict[str, Any], reference: dict[str, Any], measured: LargeResult) -> Needs:
-    """Calculate what a model needs.
+    """Calculate the needs of a model's export.
 
     Args:
         graph, reference: The figures of its graph, and of the graph of the measured model.
-        measured: The export of that with weights.
+        measured: The export of the measured model with weights.
     """
     in_stages = sum(seconds for stage, seconds in measured.stages.items() if stage != "write")
     weights_time = (measured.seconds - in_stages) / measured.weights

@@ -1,7 +1,7 @@
-"""Read a checkpoint's files by threads and by processes: `python -m benchmarks.shard_reading`.
+"""Read a checkpoint's files by threads and by processes.
 
-In the two ways of an export: past the system's cache, a weight at a time; or mapped, the pages of a weight in one call. It prints
-GB (10^9 bytes) in a second, as medians.
+The command is `python -m benchmarks.shard_reading`. It reads in the two ways of an export: past the system's cache, a weight at
+a time; or mapped, the pages of a weight in one call. It prints GB (10^9 bytes) in a second, as medians.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def main() -> None:
 
 
 def measure(files: Sequence[Path], workers: Sequence[int], repeats: int) -> dict[str, dict[str, float]]:
-    """Return GB in a second for each way, by kind and number of workers.
+    """Measure GB in a second for each way, by kind and number of workers.
 
-    They are measured in turn, so that a cache below this system favours none.
+    The ways are measured in turn, so that a cache below this system favours none.
     """
     speeds: dict[str, dict[str, list[float]]] = {}
     for _ in range(repeats):
@@ -76,7 +76,7 @@ def _speed(files: Sequence[Path], pool: Callable[[int], Executor], count: int, r
 
 
 def past_cache(file: Path) -> int:
-    """Read a file past the system's cache, and return its bytes."""
+    """Read a file past the system's cache, and count its bytes."""
     descriptor = os.open(file, os.O_RDONLY | os.O_DIRECT)
     total = 0
     with mmap.mmap(-1, _WEIGHT) as memory:  # begins with a page, as O_DIRECT needs it
@@ -87,7 +87,7 @@ def past_cache(file: Path) -> int:
 
 
 def mapped(file: Path) -> int:
-    """Map the pages of a file and unmap them, and return its bytes."""
+    """Map the pages of a file and unmap them, and count its bytes."""
     memory = np.memmap(file, np.uint8, "r")
     madvise = ctypes.CDLL(None).madvise
     for start in range(0, len(memory), _WEIGHT):

@@ -1,9 +1,9 @@
-"""What a sweep costs beside its exports: `python -m benchmarks.sweep_cost`.
+"""The cost of a sweep beside its exports: `python -m benchmarks.sweep_cost`.
 
 The overhead of a cell is the time between two cells of one worker, less the steps of the cell, which are those of an export by
-hand: load, export, write, check, verify. On a busy machine, take the processor time of a further cell: it has all processes in
-it, and the export too. A table of 10,000 cells is opened, and compared with another. And the models of `tests/models` are swept
-on one worker and on two, whose times are divided: some ten minutes, on a machine without other work.
+hand: load, export, write, check, verify. On a busy machine, the processor time of a further cell is the better figure: it
+includes all processes, and the export too. A table of 10,000 cells is opened, and compared with another. The models of
+`tests/models` are swept on one worker and on two, whose times are divided: some ten minutes, on a machine without other work.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ def main() -> None:
 
 
 def table(folder: Path, count: int) -> dict[str, float]:
-    """Measure the command that opens and compares two tables, wall-clock and processor time in seconds."""
+    """Measure the command that opens and compares two tables, in seconds.
+
+    The figures are wall-clock and processor times.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -95,7 +98,10 @@ def overhead(folder: Path, opsets: int) -> dict[str, float]:
 
 
 def workers(folder: Path, models: Sequence[str]) -> dict[str, Any]:
-    """Measure sweeps of models of `tests/models` on one worker and on two, in seconds, and the median cell of each."""
+    """Measure sweeps of models of `tests/models` on one worker and on two.
+
+    The figures are seconds, with the median cell of each sweep.
+    """
     figures: dict[str, Any] = {}
     with tempfile.NamedTemporaryFile("w", dir=ROOT, suffix=".toml") as zoo:  # the folder of the cells
         zoo.write(model_zoo.zoo(models))
@@ -111,7 +117,7 @@ def workers(folder: Path, models: Sequence[str]) -> dict[str, Any]:
 
 
 def _sweep(zoo: Path, results: Path, count: int, *options: str) -> float:
-    """Run a sweep on local workers; return the seconds."""
+    """Run a sweep on local workers, and return the seconds."""
     begin = time.perf_counter()
     command = [sys.executable, "-m", "onnxexp", "sweep", str(zoo), "-o", str(results), "--workers", str(count), *options]
     subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
@@ -119,7 +125,7 @@ def _sweep(zoo: Path, results: Path, count: int, *options: str) -> float:
 
 
 def _processor_time() -> float:
-    """The processor time of the children that have ended."""
+    """Return the processor time of the children that have ended."""
     import resource
 
     used = resource.getrusage(resource.RUSAGE_CHILDREN)

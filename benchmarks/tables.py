@@ -61,7 +61,7 @@ def _number(value: float | None, digits: int = 2, unit: float = 1.0) -> str:
 
 
 def _own(model: ModelResult, figure: Callable[[ToolResult], float], digits: int = 0, unit: float = 1.0) -> list[str]:
-    """Return the figure of onnxexp and each peer as text, – for an excluded result."""
+    """Format the figure of onnxexp and each peer, with "–" for an excluded result."""
     found = {"onnxexp": model.onnxexp, **{name: model.tools[name] for name in PEERS}}
     return [_number(None if tool.reason is not None else figure(tool), digits, unit) for tool in found.values()]
 

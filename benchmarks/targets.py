@@ -111,8 +111,8 @@ def judged_growth(model: ModelResult) -> float | None:
 def best_latency_ratio(model: ModelResult) -> float | None:
     """Return the latency divided by the better peer's: the median over the processes.
 
-    Which peer is the better one is decided by the other processes. If the same figures decided it, the noise of one of two equal
-    files would count against onnxexp.
+    The other processes decide which peer is the better one. If the same figures decided it, the noise of one of two equal files
+    would count against onnxexp.
     """
     if model.onnxexp.reason is not None or not model.peers:
         return None
@@ -150,7 +150,7 @@ def trace_time(model: ModelResult) -> float | None:
 
 
 def trace_twice(model: ModelResult) -> float | None:
-    """Return the time of an export that traces twice divided by that of one that traces once."""
+    """Return the time of an export with two traces divided by that with one."""
     if model.trace is None or model.checked_trace is None:
         return None
     return model.checked_trace.seconds / model.trace.seconds
@@ -169,7 +169,7 @@ def trace_nodes(model: ModelResult) -> float | None:
 
 
 def slow_trace_time(model: ModelResult) -> float | None:
-    """Return `trace_time`; 0 for a trace of at most 10 ms."""
+    """Return `trace_time`, or 0 for a trace of at most 10 ms."""
     return 0.0 if model.trace is not None and model.trace.seconds <= _SMALL_SECONDS else trace_time(model)
 
 

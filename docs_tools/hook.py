@@ -32,7 +32,10 @@ _MARKER = re.compile(r"^<!-- generated: (?P<name>[\w-]+) -->$", re.MULTILINE)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Fill in a page; MkDocs calls this function for each page."""
+    """Fill in a page.
+
+    MkDocs calls this function for each page.
+    """
     return fill(markdown)
 
 
@@ -57,7 +60,7 @@ def hooks() -> dict[str, Callable[..., Any]]:
 def hook_sections(spec: Callable[..., Any]) -> dict[str, str]:
     """Split a hook's docstring into sections.
 
-    The text before the first has the key "".
+    The text before the first section has the key "".
     """
     sections, current = {"": ""}, ""
     for line in inspect.getdoc(spec).splitlines():  # type: ignore[union-attr]

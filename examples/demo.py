@@ -124,7 +124,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Export and compare; return 1 if ONNX Runtime and eager disagree."""
+    """Export and compare, and return 1 if ONNX Runtime and eager disagree."""
     options = arguments()
     console = Console(highlight=False)
     torch.manual_seed(0)

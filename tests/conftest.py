@@ -1,4 +1,4 @@
-"""Tiers of the tests that are written as cases, the capture that the rows of a case share, the limits of older releases."""
+"""The tiers of cases, captures that a case's rows share, limits of older releases."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Captures:
         self._programs: dict[tuple[bool, bool], ExportedProgram] = {}
 
     def capture(self, row: CaseRow, export: Callable[..., ExportedProgram], *args: Any, strict: bool, **kwargs: Any) -> Any:
-        """Run torch.export for a row, unless it has run for another row of the case with the same axes."""
+        """Run torch.export for a row, or return the program of a row with the same axes."""
         if self._case is not row.case:
             self._case, self._programs = row.case, {}
         key = (row.dynamic, strict)
@@ -93,10 +93,10 @@ class SharedRow(CaseRow):
 
 
 def is_full(row: CaseRow) -> bool:
-    """Whether a row belongs to the full tier.
+    """Return whether a row belongs to the full tier.
 
-    These are the static rows of a case with dynamic axes: the row with dynamic axes at the same opset exports the same operators,
-    and runs at the example's sizes as well. Of the opsets, the quick tier has the highest and those for which the case has
+    The full tier has the static rows of a case with dynamic axes: the row with dynamic axes at the same opset exports the same
+    operators, and runs at the example's sizes as well. The quick tier has the highest opset, and those for which the case has
     expectations.
     """
     below = row.opset != max(row.case.opsets) and row.opset not in row.case.emits
@@ -104,7 +104,10 @@ def is_full(row: CaseRow) -> bool:
 
 
 def is_left_out(item: pytest.Item, places: Counter[str]) -> bool:
-    """Whether the quick tier leaves out a test of a slow file; `places` counts the tests of each file."""
+    """Return whether the quick tier leaves out a test of a slow file.
+
+    `places` counts the tests of each file.
+    """
     name = item.path.relative_to(TESTS).as_posix() if item.path.is_relative_to(TESTS) else ""
     if name not in SAMPLED or item.get_closest_marker("full"):
         return False

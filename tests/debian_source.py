@@ -39,7 +39,7 @@ def unpacked_source(package: str, wanted: Callable[[int, int], bool], work: Path
 
 
 def _configuration(work: Path) -> list[str]:
-    """Options of apt: a folder of its own, so that the machine's configuration stays as it is."""
+    """Return options that make apt use a folder of its own, not the machine's."""
     for name in ("lists/partial", "cache/archives/partial"):
         (work / name).mkdir(parents=True)
     options = {
@@ -53,7 +53,7 @@ def _configuration(work: Path) -> list[str]:
 
 
 def _source_lists(work: Path) -> Path:
-    """A list of source packages: this machine's mirror, for Debian's stable releases."""
+    """Write a list of source packages, of this machine's mirror of Debian stable."""
     configured = [*Path("/etc/apt/sources.list.d").glob("*"), Path("/etc/apt/sources.list")]
     text = "\n".join(each.read_text(errors="replace") for each in configured if each.is_file())
     mirror = re.search(r"https?://\S+/debian/?(?=\s)", text)

@@ -14,7 +14,7 @@ _NO_KERNEL = "could not create a primitive"
 
 
 def run_eager(model: torch.nn.Module, *args: Any) -> Any:
-    """``model(*args)``; skip the test where oneDNN has no kernel for this processor."""
+    """Run ``model(*args)``; skip the test if oneDNN has no kernel for this processor."""
     try:
         return model(*args)
     except RuntimeError as error:

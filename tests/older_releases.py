@@ -1,6 +1,7 @@
 """Tests that an older onnx or ONNX Runtime cannot pass: skipped, with the reason.
 
-A test whose error says what a release lacks is skipped. Tests of what it computes or fuses in another way are listed in `FAULTS`.
+A test is skipped if its error names the feature that a release lacks. `FAULTS` lists the tests of results that a release computes
+or fuses in another way.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ _LIMITS = {
 
 
 class Fault(NamedTuple):
-    """What an older release does in another way.
+    """A difference of an older release.
 
     Attributes:
         last: The newest release with which it was seen.
         tests: A pattern of the ids of the tests that fail.
-        reason: What the release does.
+        reason: The behaviour of the release.
     """
 
     last: tuple[int, int]
@@ -109,7 +110,7 @@ def skip_faults(items: Iterable[pytest.Item]) -> None:
 
 
 def limit(failure: str) -> str:
-    """Return the limit of a release that a failure quotes, "" if there is none."""
+    """Return the limit of a release that a failure quotes, or ""."""
     for pattern, reason in _LIMITS.items():
         if found := pattern.search(failure):
             return reason.format(found[found.lastindex or 0], runtime=f"onnxruntime {onnxruntime.__version__}")

@@ -1,7 +1,8 @@
 """Run every model of the tests also without ONNX Runtime's optimizations.
 
-A pytest plugin: `python -m pytest -p tests.without_optimizations tests/models`. A test fails where ONNX Runtime's default
-settings change a result by more than its rounding. Left out are models that draw random numbers, and the tests in CHANGED.
+Load this pytest plugin by `python -m pytest -p tests.without_optimizations tests/models`. A test fails where ONNX Runtime's
+default settings change a result by more than its rounding. The plugin leaves out models that draw random numbers, and the tests
+in CHANGED.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def _is_random(session: Session) -> bool:
 
 
 def _plain(session: Session) -> Session:
-    """A session of the same model without optimizations."""
+    """Open a session of the same model without optimizations."""
 
     def prepare(model: Any, options: Any) -> Any:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL

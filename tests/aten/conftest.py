@@ -10,7 +10,10 @@ import torch
 
 @pytest.fixture
 def without_onednn() -> Iterator[None]:
-    """oneDNN compiles eager's LSTM for every shape anew, which takes longer than all else in the tests of recurrent layers."""
+    """Run a test without oneDNN.
+
+    oneDNN compiles eager's LSTM anew for every shape, which takes longer than all else in the tests of recurrent layers.
+    """
     torch._C._set_mkldnn_enabled(False)
     yield
     torch._C._set_mkldnn_enabled(True)

@@ -1,4 +1,4 @@
-"""Run a pass over an ONNX model in text form, and compare the numbers before and after."""
+"""Run a pass over a model in ONNX's text form, and compare the results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ SIZES = {"N": 2, "M": 5}
 
 
 def operators_after(text: str, run: Callable[[ir.Model], Any], opset: int = 20) -> list[str]:
-    """Operators of the main graph after a pass. The pass keeps all outputs, at sizes that no constant names."""
+    """List the operators of the main graph after a pass.
+
+    The pass must keep all outputs, at sizes that no constant of the model has.
+    """
     header = f'<ir_version: 8, opset_import: ["" : {opset}]>'
     proto = onnx.shape_inference.infer_shapes(onnx.parser.parse_model(header + text), check_type=True, strict_mode=True)
     model = ir.from_proto(proto)

@@ -30,7 +30,7 @@ def entry(model, batch=BATCH):
 
 
 def state(model, *batch):
-    """A state to start from: one tensor, and LSTM's cell."""
+    """Draw an initial state: one tensor, or the two of an LSTM."""
     torch.manual_seed(2)
     count = model.num_layers * (2 if model.bidirectional else 1)
     widths = [model.proj_size or HIDDEN, *([HIDDEN] if model.mode == "LSTM" else [])]

@@ -1,4 +1,4 @@
-"""nn/activation.py: every activation at every opset, in single, double and half precision."""
+"""nn/activation.py: every activation at every opset, in three float precisions."""
 
 from __future__ import annotations
 

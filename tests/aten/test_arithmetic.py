@@ -108,7 +108,7 @@ def any_powers(a: torch.Tensor, b: torch.Tensor) -> Results:
 
 
 def long_powers(a: torch.Tensor, b: torch.Tensor) -> Results:
-    """Powers beyond the 53 digits of a float64, which wrap around."""
+    """Compute powers beyond the 53 bits of a float64, which wrap around."""
     large = a * 2**40 + 3
     by_one = a ** torch.tensor([41]), a ** torch.tensor(2**40 + 3)
     return a**b, a**39, a**5, a**64, large**2, large**3, 3**b, a[:0] ** b[:0], *by_one
@@ -231,7 +231,7 @@ def test_interpolation_begins_at_the_nearer_end(check):
 
 
 def handed_on(x: torch.Tensor) -> Results:
-    """NaN in operators that docs/how-to/debug-a-wrong-number.md does not list."""
+    """Pass NaN to operators that docs/how-to/debug-a-wrong-number.md does not list."""
     y = x.flip(0)
     bounds = torch.maximum(x, y), torch.minimum(x, y), torch.clamp(x, -1, 1), x.relu(), torch.nn.functional.hardtanh(x)
     sums = x.sum(0), x.mean(0), x.cumsum(0), x.prod(0), x.softmax(0), x.log_softmax(0), x.logsumexp(0)
@@ -287,7 +287,7 @@ SIGNS = torch.tensor([0.0, -0.0, 1.0, -2.0])
 
 
 def infinities(a: torch.Tensor, b: torch.Tensor) -> Results:
-    """Reciprocals, which show the signs of zeros."""
+    """Compute reciprocals, which show the signs of zeros."""
     return 1 / torch.copysign(a, b), 1 / torch.copysign(a, -1.0), 1 / torch.diag_embed(a, 1), 1 / torch.diag(a)
 
 

@@ -69,13 +69,13 @@ def of_scaled(x: torch.Tensor) -> torch.Tensor:
 
 
 def self_attention(x: torch.Tensor) -> torch.Tensor:
-    """Heads split off and joined again."""
+    """Split heads off, attend, and join the heads again."""
     heads = (x.view(x.shape[0], -1, 4, 2).transpose(1, 2) for _ in range(3))
     return attention(*heads, is_causal=True).transpose(1, 2).reshape(x.shape[0], -1, 8)
 
 
 def repeated(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """Keys and values repeated for their queries, as Llama does it."""
+    """Repeat keys and values for their queries, as Llama does."""
     key, value = (x[:, :, None].expand(-1, -1, 2, -1, -1).reshape(x.shape[0], 4, -1, 8) for x in (k, v))
     return attention(q, key, value, MASK)
 

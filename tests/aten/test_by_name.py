@@ -36,7 +36,7 @@ def same(result: Any) -> Any:
 
 
 def size_only(result: Any) -> Any:
-    """Of what is random, or not set at all, only shape and dtype can be compared."""
+    """Replace a random or uninitialised result by zeros of its shape and dtype."""
     return pytree.tree_map_only(torch.Tensor, lambda x: ((x.float() * 0).nan_to_num()).to(x.dtype), result)
 
 
@@ -48,7 +48,7 @@ def call(
     xfail: str = "",
     **kwargs: Any,
 ) -> Case:
-    """A call of torch.ops.aten's operator; tensor arguments are the graph's inputs."""
+    """Build a case that calls an operator by name, with the tensors as inputs."""
     packet, _, overload = name.partition(".")
     namespace = torch.ops.prims if packet == "convert_element_type" else torch.ops.aten
     op = getattr(getattr(namespace, packet), overload or "default")
@@ -145,7 +145,7 @@ def test_special_functions_and_factorizations(check):
     call("_sample_dirichlet", UNIT + 1, after=size_only),
 )
 def test_draws(check):
-    """Their sizes and dtypes; test_random.py has how they are distributed."""
+    """Draws have torch's sizes and dtypes; test_random.py tests their distributions."""
     check()
 
 
@@ -322,7 +322,7 @@ def test_made_tensors(check):
 
 
 def cond(asked: Callable[[int], Any]) -> Callable[[torch.Tensor], torch.Tensor]:
-    """A branch that a size decides."""
+    """Return a function with a branch that depends on a size."""
     return lambda x: torch.cond(asked(x.shape[0]), lambda x: x + 1, lambda x: x - 1, [x])
 
 

@@ -1,4 +1,4 @@
-"""math/comparison_and_bitwise.py: comparisons, logic and bitwise operators at every opset."""
+"""math/comparison_and_bitwise.py: comparisons, logic and bits at every opset."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def far_shifts(a: torch.Tensor, b: torch.Tensor) -> Results:
 
 
 def far(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    """Shifts of small and of the greatest numbers, some by more bits than there are."""
+    """Return integers up to the dtype's limits, and shifts, some beyond its bits."""
     info = torch.iinfo(dtype)
     by = torch.tensor([*range(info.bits + 2), 100, info.max, -1, info.min]).to(dtype)
     return torch.tensor([[5], [-5], [1], [0], [info.max], [info.min]]).to(dtype), by

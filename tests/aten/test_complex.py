@@ -56,7 +56,7 @@ def made(x: torch.Tensor, y: torch.Tensor) -> Results:
 
 
 def rotary(x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
-    """As Llama's reference implementation turns queries."""
+    """Rotate queries as Llama's reference implementation does."""
     turns = torch.polar(torch.ones_like(angles), angles)
     pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
     return torch.view_as_real(pairs * turns).flatten(-2)
@@ -88,7 +88,7 @@ def transforms(x: torch.Tensor) -> Results:
 
 
 def by_name(x: torch.Tensor) -> Results:
-    """Every name with sizes, dimensions and a norm of its own."""
+    """Call every transform with sizes, dimensions and a norm."""
     z = torch.complex(x, x.flip(0))
     one = [transform(z, n=n, dim=1, norm=norm) for n, norm in ((None, "ortho"), (9, "forward")) for transform in ONE]
     more = [transform(z, s=s, dim=d) for s, d in (((4,), None), ((-1, 7), (0, 2))) for transform in MORE]
@@ -121,7 +121,7 @@ def spectrogram(x: torch.Tensor) -> torch.Tensor:
 
 
 def frames(x: torch.Tensor, window: torch.Tensor) -> Results:
-    """One signal or several, also complex; any window; all frequencies or half."""
+    """Compute STFTs of one or several signals, real and complex, by any window."""
     z = torch.complex(x, x.flip(-1))
     one = torch.stft(x[0], 12, return_complex=True), torch.stft(x, 12, 5, 7, normalized=True, return_complex=True)
     other = torch.stft(x, 12, 4, 8, window, center=False, return_complex=True), torch.stft(z, 12, 6, return_complex=True)
@@ -153,7 +153,7 @@ def test_fourier_transforms(check):
 
 
 def written(x: torch.Tensor, mask: torch.Tensor) -> Results:
-    """Writes of complex and real values, through views and by operators."""
+    """Write complex and real values, through views and by operators."""
     z = fft.fft(x)
     z[1] = z[1] + 1
     z[..., 0] *= 2

@@ -1,4 +1,4 @@
-"""passes/compose_views.py: chains of views, and the products, selections and attentions that absorb views."""
+"""passes/compose_views.py: chains of views, and operators that absorb views."""
 
 from __future__ import annotations
 

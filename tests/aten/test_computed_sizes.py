@@ -1,4 +1,4 @@
-"""Operators whose size is computed from the inputs' sizes, at sizes that the export did not see."""
+"""Operators whose size is computed from the inputs' sizes, at unseen sizes."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_a_derived_size_of_1_fixes_nothing() -> None:
 
 @pytest.mark.parametrize("opset", [10, 20])
 def test_a_size_that_a_factor_scales(opset: int) -> None:
-    """The size int(0.7 * n) is no expression that the graph can compute from n, but the tensor has it."""
+    """The graph cannot compute int(0.7 * n) from n, but the tensor has that size."""
 
     def model(x: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.interpolate(x, scale_factor=0.7, mode="area").roll(-1)

@@ -58,7 +58,7 @@ UNCERTAIN = [write_to_the_source, write_to_the_copy, write_to_a_reshape, write_t
 @pytest.mark.parametrize("function", UNCERTAIN)
 @pytest.mark.parametrize("size", [1, 3, 7])
 def test_a_write_that_is_seen_at_some_sizes_is_refused(function: Callable[..., Any], size: int) -> None:
-    """At 3 columns or fewer the two share memory, at more they do not."""
+    """The two tensors share memory at 3 columns or fewer, and not at more."""
     with pytest.raises(CaptureError, match=r"neg_.* is read after|is read after aten::neg_.*cure: clone\(\)"):
         onnxexp.export(function, (torch.ones(4, size),), capture="export", dynamic_shapes=({1: "n"},))
 
@@ -135,7 +135,7 @@ def test_an_axis_of_another_input() -> None:
 
 
 def test_in_strict_mode() -> None:
-    """torch.export's other way, where non-strict fails."""
+    """torch.export captures in strict mode where the non-strict mode fails."""
 
     class Model(torch.nn.Module):
         def forward(self, x: Tensor) -> Tensor:

@@ -85,7 +85,7 @@ def test_conv_transpose(check):
 
 
 def whole(x: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The form to which a decomposed program comes."""
+    """Call aten::convolution, the form that decomposed programs have."""
     plain = torch.ops.aten.convolution(x, weight, None, [2, 1], [1, 0], [1, 1], False, [0, 0], 1)
     return plain, torch.ops.aten.convolution(x, weight.transpose(0, 1), None, [2, 1], [1, 0], [1, 1], True, [1, 0], 1)
 

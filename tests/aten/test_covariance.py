@@ -16,7 +16,7 @@ SHARES = torch.rand(6)
 
 
 def of_several(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[torch.Tensor], torch.Tensor]:
-    """The function of several variables; eager's result for one has no axes."""
+    """Restrict a function to several variables; eager's result for one has no axes."""
 
     def checked(x: torch.Tensor) -> torch.Tensor:
         assert x.shape[0] > 1

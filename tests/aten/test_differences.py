@@ -24,12 +24,12 @@ def slopes_of_own_gaps(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 
 def steeper(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """What torch's decomposition says."""
+    """Compute gradients by torch's decomposition, at edges and over given places."""
     return *torch.gradient(x, dim=1, edge_order=2), *torch.gradient(x, spacing=(PLACES,), dim=1)
 
 
 def areas(y: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Of places for one axis, for each sample, and evenly spaced."""
+    """Integrate over given places, for one axis or each sample, and over even ones."""
     for_one = [fn(y, x, dim=1) for fn in (torch.trapezoid, torch.trapz, torch.cumulative_trapezoid)]
     for_each = [fn(y, y + 1, dim=0) for fn in (torch.trapezoid, torch.cumulative_trapezoid)]
     for_last = [fn(y, y[0] * 2) for fn in (torch.trapezoid, torch.cumulative_trapezoid)]

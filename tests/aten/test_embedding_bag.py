@@ -67,7 +67,7 @@ def test_embedding_bag(check):
 
 
 def spread(indices: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """The last bag has two thirds of the indices."""
+    """Sum over bags; the last bag has two thirds of the indices."""
     return F.embedding_bag(indices.flatten(), weight, torch.arange(0, indices.shape[0], 3), mode="sum")
 
 

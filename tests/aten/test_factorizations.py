@@ -47,7 +47,7 @@ def triangles(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 
 def least_squares(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """What each of LAPACK's drivers gives."""
+    """Solve least squares with each of LAPACK's drivers."""
     return tuple(part for driver in ("gels", "gelsy", "gelsd", "gelss") for part in linalg.lstsq(a, b, driver=driver))
 
 
@@ -109,7 +109,7 @@ def test_factorizations(check):
 
 
 def rebuilt(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """What does not depend on the signs of the vectors."""
+    """Compute results of the SVD that do not depend on the signs of the vectors."""
     u, s, vh = linalg.svd(x, full_matrices=False)
     full_u, _, full_vh = linalg.svd(x)
     eyes = full_u.mT @ full_u, full_vh @ full_vh.mT

@@ -63,7 +63,7 @@ def exported(fn: Fn, *args: Any, opset: int = 23) -> onnxexp.ONNXProgram:
 
 
 def attentions(program: onnxexp.ONNXProgram) -> list[int]:
-    """The number of outputs of each Attention."""
+    """Count the outputs of each Attention."""
     return [len(node.outputs) for node in program.model.graph if node.op_type == "Attention"]
 
 

@@ -1,4 +1,4 @@
-"""passes/fuse_grouped_attention.py: heads of keys and values are shared, not copied."""
+"""passes/fuse_grouped_attention.py: key and value heads are shared, not copied."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ ONES = torch.ones((), dtype=torch.bool)
 
 
 class RMSNorm(torch.nn.Module):
-    """As transformers writes it."""
+    """RMS normalization as transformers writes it."""
 
     def __init__(self, shape=(8,), dims=(-1,)):
         super().__init__()

@@ -12,7 +12,7 @@ r, T = torch.randn, torch.tensor
 
 
 def batch_mask(x: torch.Tensor) -> torch.Tensor:
-    """As transformers reads its padding mask: by counting indices along both axes."""
+    """Read at indices along both axes, as transformers reads its padding mask."""
     rows, columns = torch.arange(x.shape[0]), torch.arange(x.shape[1]) + 0
     return x[rows[:, None, None, None], columns[None, None, None, :]]
 
@@ -107,7 +107,7 @@ DTYPES = (torch.float64, torch.float16, torch.int64, torch.int32)
 
 
 def where_masked(x: torch.Tensor, mask: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """What is not masked may be anywhere."""
+    """Read and write where a mask is true; elsewhere, indices may be out of range."""
     found = (
         torch.ops.aten._unsafe_masked_index(x, mask, [rows, columns], -3),
         torch.ops.aten._unsafe_masked_index(x, mask[0], [None, columns[0]], 0),

@@ -35,7 +35,7 @@ WAYS = [
 
 
 def image_case(*way: str | bool) -> Case:
-    """A case for images, with dynamic axes."""
+    """Build a case for images, with dynamic axes."""
     axes, options = {0: [0], 1: [0, 1]}, {"opsets": (16, 20), "rtol": 1e-4, "atol": 1e-5, "emits": {"GridSample"}}
     return Case(sampled(*way), IMAGE, PLACES, dynamic=axes, **options)
 

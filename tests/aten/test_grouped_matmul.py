@@ -14,7 +14,7 @@ ROWS = torch.randn(7, 4)
 
 
 class Experts(torch.nn.Module):
-    """With its matrices as a parameter, stored transposed as `transformers` does."""
+    """Experts whose matrices are one parameter, transposed as in `transformers`."""
 
     def __init__(self) -> None:
         super().__init__()

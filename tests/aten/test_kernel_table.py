@@ -1,4 +1,4 @@
-"""The table of dtypes that ONNX operators run with, against the kernels of the installed ONNX Runtime."""
+"""The dtypes in the table of kernels, against the installed ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -30,13 +30,16 @@ ATTRIBUTES = {
 
 
 def opsets(name: str, since: int) -> Iterator[int]:
-    """The opsets that change an operator, from `since` or 9 on."""
+    """Yield the opsets that change an operator, from `since` or 9 on."""
     first, last = max(since, 9, FIRST[name]), min(_LAST.get(name, NEWEST), NEWEST)
     return (each for each in range(first, last + 1) if each in (first, onnx.defs.get_schema(name, each).since_version))
 
 
 def one_node(name: str, dtype: torch.dtype, opset: int) -> bytes:
-    """Return a model of one operator, whose inputs have the dtype where the schema lets them, else int64 or the first allowed."""
+    """Build a model of one operator with inputs of a dtype.
+
+    Where the schema does not allow the dtype, an input is int64, or else has the first type that is allowed.
+    """
     schema = onnx.defs.get_schema(name, opset)
     allowed = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
     wanted = f"tensor({ {torch.float32: 'float', torch.float64: 'double'}.get(dtype, str(dtype).removeprefix('torch.')) })"

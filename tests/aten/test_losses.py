@@ -26,14 +26,14 @@ BATCH = {0: [0], 1: [0]}
 
 
 def case(fn: Callable[..., Any], *inputs: torch.Tensor, name: str = "", opsets: tuple[int, ...] = OPSETS, **options: Any) -> Case:
-    """A call with keywords, and Case's own options `dynamic` and `atol`."""
+    """Build a case of a call with keywords; `dynamic`, `rtol`, `atol` are the case's."""
     own = {key: options.pop(key) for key in ("dynamic", "rtol", "atol") if key in options}
     described = "_".join(str(value) for value in options.values())
     return Case(functools.partial(fn, **options), *inputs, opsets=opsets, name=name or f"{fn.__name__}_{described}", **own)
 
 
 def reductions(fn: Callable[..., Any], *inputs: torch.Tensor, **options: Any) -> list[Case]:
-    """With each reduction; with dynamic sizes once."""
+    """Build a case for each reduction, one of them with dynamic sizes."""
     dynamic = {place: [0] for place in range(len(inputs))}
     return [
         *(case(fn, *inputs, reduction=reduction, **options) for reduction in ("none", "sum")),

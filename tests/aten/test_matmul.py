@@ -13,7 +13,7 @@ WHOLE = [torch.randint(9, size) for size in ((3,), (2, 4), (4, 3))]
 
 
 def conv1d(bias: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """GPT-2's linear layer."""
+    """Apply GPT-2's linear layer."""
     return torch.addmm(bias, x.view(-1, x.shape[-1]), weight).view(x.shape[0], x.shape[1], weight.shape[1])
 
 

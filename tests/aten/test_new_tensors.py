@@ -35,7 +35,7 @@ def test_constants(check):
 
 
 def fractional(start: float, more: float, step: float, dtype: torch.dtype) -> Callable[[torch.Tensor], torch.Tensor]:
-    """A range of integers whose bounds are none."""
+    """Return a function that makes a range of integers with fractional bounds."""
 
     def numbers(x: torch.Tensor) -> torch.Tensor:
         return torch.arange(start, x.shape[0] + more, step, dtype=dtype)

@@ -20,7 +20,7 @@ HALF = {"rtol": 1e-2, "atol": 5e-3}
 
 
 def seen(module: nn.Module) -> nn.Module:
-    """With statistics and weights that are not the initial ones, for inference."""
+    """Replace the initial statistics and weights of a module, for inference."""
     for tensor in (*module.parameters(), *module.buffers()):
         if tensor.is_floating_point():
             tensor.data.uniform_(0.5, 2.0)

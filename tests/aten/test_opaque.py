@@ -78,5 +78,5 @@ def pooled(x: torch.Tensor) -> torch.Tensor:
 
 
 def test_scripts_call_torchs_own_functions():
-    """torch.jit.script compiles no replacement, so only captures of torch.export replace functions."""
+    """Only captures by torch.export replace functions; scripts could not compile them."""
     onnxexp.export(pooled, (torch.randn(2, 6),), opset_version=20, capture="script", verify=True)

@@ -16,7 +16,7 @@ def operators(program: onnxexp.ONNXProgram) -> list[str]:
 
 
 def trained(model: nn.Module, *shape: int) -> nn.Module:
-    """The model in eval mode, its running statistics other than the initial ones."""
+    """Train running statistics on random data, and return the model in eval mode."""
     generator = torch.Generator().manual_seed(0)
     for _ in range(3):
         model(torch.randn(*shape, generator=generator) * 3 + 1)

@@ -68,7 +68,7 @@ class WrittenWhere(nn.Module):
 
 
 def trained(module: nn.Module) -> nn.Module:
-    """A module whose statistics are not those that it begins with."""
+    """Replace the initial statistics of a module by random numbers."""
     with torch.no_grad():
         for tensor in module.buffers():
             if tensor.is_floating_point():

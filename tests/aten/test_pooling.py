@@ -31,12 +31,12 @@ def call(functions: dict[int, Callable[..., Any]], dims: int, *args: Any, **opti
 
 
 def some_dynamic(dims: int) -> dict[int, list[int]]:
-    """The batch and the last axis."""
+    """Make the batch and the last axis dynamic."""
     return {0: [0, dims + 1]}
 
 
 def all_dynamic(dims: int) -> dict[int, list[int]]:
-    """The batch and every spatial axis."""
+    """Make the batch and every spatial axis dynamic."""
     return {0: [0, *range(2, dims + 2)]}
 
 

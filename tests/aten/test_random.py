@@ -151,7 +151,7 @@ def test_sizes_that_the_export_did_not_see(opset: int) -> None:
 
 @pytest.mark.parametrize("opset", [12, 13, 20, 23])
 def test_onnx_runtime_keeps_a_dropout_in_the_middle(opset: int) -> None:
-    """It takes a Dropout away of which the mask is not used."""
+    """ONNX Runtime removes a Dropout whose mask is not used."""
     model = torch.nn.Sequential(torch.nn.Linear(4, 200), torch.nn.Dropout(0.5), torch.nn.ReLU())
     program = onnxexp.export(model, (torch.ones(20, 4),), opset_version=opset, training="training")
     kept = (program(torch.ones(20, 4)) > 0).float().mean()

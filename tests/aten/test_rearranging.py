@@ -16,7 +16,7 @@ LAYER = torch.nn.Linear(6, 8).requires_grad_(False)
 
 
 def overlapping(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Chunks and windows that overlap by half, as in Longformer's attention."""
+    """Cut chunks and windows that overlap by half, as Longformer's attention does."""
     heads = LAYER(x.transpose(0, 1)).view(8, 2, 2, 4).transpose(0, 1).transpose(1, 2).reshape(4, 8, 4)
     rows, padded = heads.view(4, 2, 4, 4), torch.nn.functional.pad(heads, (0, 0, 2, 2), value=-1.0)
     chunk, window = rows.stride(), padded.stride()
@@ -114,7 +114,7 @@ def test_channels_of_run_time(check):
 
 
 def test_combinations() -> None:
-    """Traced: torch.export takes their number for one that depends on data."""
+    """The export traces, since torch.export takes their number for data-dependent."""
     for count in (0, 1, 3):
         for again in (False, True):
             model = onnxexp.export(lambda x: torch.combinations(x, count, again), (X[0],), capture="trace")  # noqa: B023

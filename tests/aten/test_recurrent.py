@@ -1,4 +1,4 @@
-"""rnn/layers.py, rnn/recurrent_cells.py: recurrent layers and cells at unseen sizes."""
+"""rnn/layers.py, rnn/recurrent_cells.py: layers and cells at unseen sizes."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_state_is_split_once():
 
 
 class ZeroState(nn.Module):
-    """The state that many models make themselves."""
+    """A layer with a zero state that the model makes, as many models do."""
 
     def __init__(self):
         super().__init__()
@@ -176,7 +176,7 @@ def test_zero_state_is_left_out():
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_rearranged_weights_are_made_when_they_are_written(kind):
-    """No second copy of them is held until then."""
+    """No second copy of the weights exists before they are written."""
     program = onnxexp.export(layer(kind, 2), (entry(layer(kind)),))
     weights = [value.const_value for value in program.model.graph.initializers.values() if "weight" in value.name]
     assert len(weights) == 4
@@ -263,7 +263,7 @@ def functional(x, w_ih, w_hh, b_ih, b_hh):
 
 @cases(Case(functional, entry(layer("GRU")), *layer("GRU").parameters(), dynamic={0: [0, 1]}, opsets=(9, 20)))
 def test_functional(check):
-    """`torch.gru` itself; the weights are inputs."""
+    """`torch.gru` is called directly, with the weights as inputs."""
     check()
 
 

@@ -15,7 +15,7 @@ ADDING, REDUCING = (9, 11, 13, 16, 20, 23), (9, 11, 13, 16, 18, 23)
 
 
 def assign(write: Callable[..., None]) -> Callable[..., torch.Tensor]:
-    """`write(x, *args)` on a copy of x."""
+    """Return a function that applies `write` to a copy of x."""
 
     def call(x: torch.Tensor, *args: torch.Tensor) -> torch.Tensor:
         x = x.clone()
@@ -58,7 +58,7 @@ def apart(x, i, j, v):
 
 
 def at_by_part(x, i):
-    """The values have an axis in front, whose size of 1 torch.export does not know."""
+    """Write values with a leading axis whose size of 1 torch.export cannot infer."""
     x[i, 0, 1] = x[1, 1 : -(x.shape[1] // 2) : 3]
 
 
@@ -241,7 +241,7 @@ def test_parts(check):
 
 
 def corner(reduce: str) -> Case:
-    """A reducing scatter into part of a tensor, also before ONNX has reductions."""
+    """Build a case of a reducing scatter into part of a tensor, also at old opsets."""
 
     def call(x: torch.Tensor, i: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         return x.scatter_reduce(1, i, v, reduce)

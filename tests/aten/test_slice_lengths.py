@@ -24,7 +24,7 @@ def until_half(x: Tensor) -> Tensor:
 
 
 def conv_with_residual(x: Tensor) -> Tensor:
-    """A valid convolution, added to the inner part of its input."""
+    """Add a valid convolution to the inner part of its input."""
     image = F.pad(x, (0, 0, 4, 4)).t()[None]
     return (F.conv1d(image, KERNEL) + image[:, :, 2:-2]).flatten(1)
 

@@ -151,7 +151,7 @@ def test_a_tensor_of_the_length_of_a_slice_is_refused_at_size_zero(function: Any
     ],
 )
 def test_the_length_of_a_slice_that_nothing_reads(function: Any, restrictions: str) -> None:
-    """torch.export computes it as a number, which is negative where the slice is empty."""
+    """torch.export computes the length as a number, negative where the slice is empty."""
     program, told = exported(function, "export")
     assert program.model.metadata_props.get("onnxexp.restrictions", "") == restrictions
     assert bool(told) == ("n != 1" in restrictions)

@@ -1,4 +1,7 @@
-"""statistics/sorting.py, unique.py, nonzero_and_searchsorted.py: order, positions and samples."""
+"""Order, positions and samples, by three modules of statistics/.
+
+The modules are sorting.py, unique.py and nonzero_and_searchsorted.py.
+"""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def test_polynomials(check):
 
 @pytest.mark.parametrize("digits", [1e-7])
 def test_inverse_of_the_error_function_is_one(digits):
-    """Beyond what eager tells: erf takes back what the exported erfinv gives."""
+    """erf takes the result of the exported erfinv back to its argument."""
     import onnxexp
 
     class Inverse(torch.nn.Module):

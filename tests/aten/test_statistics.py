@@ -74,7 +74,7 @@ WITHIN_INFINITY = torch.tensor([[math.inf, 1.0, 2.0], [-math.inf, 3.0, math.inf]
 
 
 def quantiles(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Along each axis and of all, without and with NaN, of one share and of several."""
+    """Compute one or several quantiles, by axis and of all, without and with NaN."""
     shares = SHARES.to(x.dtype)
     each = [fn(x, 0.3, -1, interpolation=way) for way in INTERPOLATIONS for fn in (torch.quantile, torch.nanquantile)]
     several = [fn(x, shares, 0, keepdim=keep) for keep in (False, True) for fn in (torch.quantile, torch.nanquantile)]

@@ -1,4 +1,4 @@
-"""capture/data_dependent_ops.py: what is replaced during captures, under torch.export's strict mode alone."""
+"""capture/data_dependent_ops.py under torch.export's strict mode alone."""
 
 from __future__ import annotations
 

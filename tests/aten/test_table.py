@@ -116,7 +116,7 @@ DECOMPOSED: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
 
 
 def core_operators() -> list[str]:
-    """The operators that torch tags as ATen's core, which it decomposes all others to."""
+    """List the operators of core ATen, to which torch decomposes all others."""
     names = [
         name.split(".")[0].removeprefix("aten::") for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")
     ]
@@ -148,7 +148,7 @@ def test_sizes_of_the_symbolics() -> None:
 
 
 def test_no_operator_is_handled_twice() -> None:
-    """The table refuses it, so that no module can take over what another one has."""
+    """The table refuses a second symbolic of an operator."""
     entries = [(entry.op, entry.since) for entry in aten]
     assert len(entries) == len(set(entries))
     taken = next(iter(aten))

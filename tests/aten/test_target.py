@@ -18,7 +18,7 @@ torch.manual_seed(0)
 
 
 class Row(NamedTuple):
-    """What the graph consists of where the target is ONNX itself."""
+    """A call, and the operators of its graph where the target is ONNX itself."""
 
     fn: Callable[..., Any]
     inputs: tuple[torch.Tensor, ...]
@@ -103,7 +103,7 @@ def test_the_default_runs_in_onnx_runtime(name: str) -> None:
 
 
 def test_what_no_operator_takes_is_cast_for_either() -> None:
-    """Conv is for floats: that is the specification's word."""
+    """Inputs are cast for Conv, which the specification defines for floats only."""
     row = Row(lambda x: F.conv2d(x, W.long()), (X.long(),), set())
     assert operators(exported(row, target="onnx")) >= {"Cast", "Conv"}
 

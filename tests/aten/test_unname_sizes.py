@@ -1,4 +1,4 @@
-"""passes/unname_sizes.py: no names of sizes where ONNX Runtime would fuse a slower kernel."""
+"""passes/unname_sizes.py: no size names that make ONNX Runtime fuse slow kernels."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_names_are_gone_and_the_model_is_right() -> None:
 
 
 def test_onnxruntime_fuses_with_the_names_only(tmp_path: Path) -> None:
-    """The reason for the pass; where this fails, ONNX Runtime no longer needs it."""
+    """Where this test fails, ONNX Runtime no longer needs the pass."""
     fused = []
     for skip in ((), ("aten/unname-sizes",)):
         settings = onnxruntime.SessionOptions()

@@ -14,12 +14,12 @@ X = torch.randn(2, 3, 4)
 
 
 def twice_seen(x: torch.Tensor) -> torch.Tensor:
-    """A view of a view of a view."""
+    """View a view of a view."""
     return x.view(x.shape[0], -1, 2, 2).reshape(x.shape[0], -1).unflatten(1, (-1, 4))
 
 
 def folded_heads(x: torch.Tensor) -> torch.Tensor:
-    """Scores of attention whose batch and heads are one axis."""
+    """Compute the scores of an attention whose batch and heads are one axis."""
     rows = x.reshape(x.shape[0] * 4, -1, 8)
     return torch.bmm(rows, rows.transpose(-1, -2))
 
@@ -63,7 +63,7 @@ def test_other_sizes(check):
     [(9, {"Shape", "Gather", "Concat", "Reshape"}), (14, {"Shape", "Gather", "Mul", "Unsqueeze", "Concat", "Reshape"})],
 )
 def test_a_product_of_dynamic_sizes(opset: int, operators: set[str]) -> None:
-    """With allowzero, from opset 14 on, all sizes are computed: a -1 beside a 0 has no value."""
+    """With allowzero (opset 14) all sizes are computed: -1 beside 0 has no value."""
     shapes = ({0: "a", 1: "b", 2: "c"},)
     program = onnxexp.export(lambda x: x.flatten(0, 1), (X,), dynamic_shapes=shapes, opset_version=opset)
     assert {node.op_type for node in program.model.graph} == operators

@@ -1,4 +1,4 @@
-"""Integers beyond their dtype wrap around as in eager: conversions of floats, sums, products, powers."""
+"""Casts, sums, products and powers of integers wrap around as in eager."""
 
 from __future__ import annotations
 

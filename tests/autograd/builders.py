@@ -103,7 +103,7 @@ class Promoted(torch.autograd.Function):
 
 
 class Shaped(torch.autograd.Function):
-    """The symbolic asks the value for all that it knows."""
+    """The symbolic reads every property of the value."""
 
     @staticmethod
     def forward(ctx, x):

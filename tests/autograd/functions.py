@@ -9,7 +9,7 @@ from torch.onnx import symbolic_helper
 
 
 class MyRelu(torch.autograd.Function):
-    """From torch.onnx's documentation."""
+    """The example of torch.onnx's documentation."""
 
     @staticmethod
     def forward(ctx, input: torch.Tensor) -> torch.Tensor:
@@ -27,7 +27,7 @@ class MyRelu(torch.autograd.Function):
 
 
 class MyLogExp(torch.autograd.Function):
-    """From torch.onnx's documentation: no symbolic."""
+    """An example of torch.onnx's documentation, without a symbolic."""
 
     @staticmethod
     def forward(ctx, input: torch.Tensor) -> torch.Tensor:
@@ -113,7 +113,7 @@ class SetUp(torch.autograd.Function):
 
 
 class Outer(torch.autograd.Function):
-    """No symbolic of its own, but of what it calls."""
+    """A Function without a symbolic, which calls one that has a symbolic."""
 
     @staticmethod
     def forward(ctx, x):
@@ -270,7 +270,7 @@ class Plain(torch.autograd.Function):
 
 
 class Numpy(torch.autograd.Function):
-    """The forward leaves torch."""
+    """The forward computes with NumPy."""
 
     @staticmethod
     def forward(ctx, x):
@@ -284,7 +284,7 @@ class Numpy(torch.autograd.Function):
 
 
 class Looks(torch.autograd.Function):
-    """The forward asks for values."""
+    """The forward reads the values of a tensor."""
 
     @staticmethod
     def forward(ctx, x):

@@ -24,7 +24,7 @@ STRICT = needs_torch((2, 12), "the compiler refuses an intercepted Function")
 class Case:
     """A model and its inputs; axis 0 of each input is dynamic.
 
-    The lists of ONNX operators that are in the graph and that are not show that its symbolic was honoured.
+    The graph shows that the symbolic was used: it has the operators in `has`, and none of those in `lacks`.
     """
 
     name: str
@@ -38,9 +38,9 @@ class Case:
 
 
 def rows(cases: list[Case]) -> Any:
-    """The cases by frontend, for a test that takes `case` and `how`.
+    """Parametrize a test over the cases by frontend, as `case` and `how`.
 
-    The quick tier has each third case that is strict and has another frontend too.
+    Of the cases with several frontends, the quick tier runs each third one in strict mode.
     """
     found = []
     for number, case in enumerate(cases):

@@ -195,7 +195,7 @@ class Keywords(torch.autograd.Function):
 
 
 class Made(torch.autograd.Function):
-    """No tensor goes in."""
+    """A Function without a tensor among its inputs."""
 
     @staticmethod
     def forward(ctx, size):

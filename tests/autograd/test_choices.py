@@ -157,7 +157,7 @@ def test_the_users_line_is_told() -> None:
 
 
 def test_several_threads_at_once() -> None:
-    """Each thread its own choice, one thread none: nobody sees what another one keeps."""
+    """Each thread has its own choice, one thread has none, and none affects another."""
     found: dict[int, Any] = {}
     running = threading.Event()
 

@@ -146,7 +146,7 @@ def test_setup_context_cannot_be_replaced_while_capturing() -> None:
 
 @pytest.fixture
 def checked_again(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """The plugin looks at torch again, now and after the test."""
+    """Let the plugin inspect torch again, now and after the test."""
     for name in [name for name in sys.modules if name.startswith("onnxexp_autograd.")]:
         if name.rpartition(".")[2] in (
             "torch_internals",

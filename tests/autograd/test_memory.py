@@ -124,7 +124,7 @@ class Unique(torch.autograd.Function):
 
 
 class Once(torch.autograd.Function):
-    """The forward calls what was left for it, once."""
+    """A Function whose forward calls the forward that was stored for it, once."""
 
     left: Any = None
 
@@ -144,7 +144,7 @@ class Once(torch.autograd.Function):
 
 
 class Saving(torch.autograd.Function):
-    """Saves what it returns, and asks which gradients are wanted."""
+    """Saves what it returns, and reads which gradients are needed."""
 
     @staticmethod
     def forward(ctx, x, weight):
@@ -186,7 +186,7 @@ def view_written(x: torch.Tensor) -> Any:
 
 
 def written(function: Any, *args: Any) -> Any:
-    """The argument after the call, and the result."""
+    """Return a forward that returns the result and the argument after the call."""
 
     def forward(x: torch.Tensor) -> Any:
         y = x + 0
@@ -196,7 +196,7 @@ def written(function: Any, *args: Any) -> Any:
 
 
 def result_written(function: Any, *args: Any, argument: bool) -> Any:
-    """A write into the result, after which the argument is read, or is not."""
+    """Return a forward that writes into the result, and may return the argument."""
 
     def forward(x: torch.Tensor) -> Any:
         y = x + 0

@@ -22,7 +22,7 @@ def test_better_peer() -> None:
 
 
 def test_noise_does_not_choose_the_peer() -> None:
-    """Of two peers that are faster in turns, each process compares with the one that the others found faster."""
+    """Each process compares with the peer that the other processes found faster."""
     model = result([1.0, 1.0], dynamo=[0.9, 1.1], script=[1.1, 0.9])
     assert best_latency_ratio(model) == pytest.approx(1 / 1.1)
 

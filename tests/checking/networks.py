@@ -1,4 +1,4 @@
-"""Small networks like those that people export: BERT, Llama, ResNet, U-Net, and one with control flow."""
+"""Small networks to export: BERT, Llama, ResNet, U-Net, and control flow."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def branching() -> tuple[torch.nn.Module, dict[str, Any]]:
 
 
 def shaken(model: torch.nn.Module) -> torch.nn.Module:
-    """The model with other weights and statistics than the initial ones, which hide mistakes."""
+    """Change the initial weights and statistics, which hide mistakes."""
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.2)
@@ -108,7 +108,7 @@ class _Branching(torch.nn.Module):
 
 
 def quietly_exported(model: torch.nn.Module, example: dict[str, Any], **options: Any) -> Any:
-    """An export without its warnings."""
+    """Export a model, and ignore the warnings."""
     import onnxexp
 
     with warnings.catch_warnings():

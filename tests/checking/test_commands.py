@@ -1,4 +1,7 @@
-"""`onnxexp explain`, `diff`, `verify --find-mismatch`, and `export --verify`, `--strip` and `--report`."""
+"""`onnxexp explain`, `diff`, `verify --find-mismatch`, and options of `export`.
+
+The options are `--verify`, `--strip` and `--report`.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,7 @@ MODELS = """
 
 @pytest.fixture
 def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with models.py."""
+    """Provide a working directory with models.py."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)  # restores sys.path, to which the command adds a folder
     (tmp_path / "models.py").write_text(textwrap.dedent(MODELS))

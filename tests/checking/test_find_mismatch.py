@@ -1,4 +1,4 @@
-"""`find_mismatch` beyond planted faults: what it says of correct models, its memory, its scripts, and bad input."""
+"""`find_mismatch` on correct models and bad input, its memory and its scripts."""
 
 from __future__ import annotations
 

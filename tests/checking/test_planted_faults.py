@@ -1,4 +1,4 @@
-"""A fault that is planted in a symbolic or by a pass is found at the exact node, in one call."""
+"""A fault planted in a symbolic or by a pass is found at the exact node, at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ONNXProgram.verify` on several inputs, on random ones, at other sizes, and in both backends."""
+"""`ONNXProgram.verify` on several and random inputs, sizes, and both backends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.checking import networks
 
 
 class Scale(torch.nn.Module):
-    """A scale by the number of columns. A trace fixes it, without a guard."""
+    """A scale by the number of columns, which a trace fixes without a guard."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x * float(int(x.shape[1]))
@@ -28,7 +28,7 @@ class Dropped(torch.nn.Module):
 
 
 def frozen() -> onnxexp.ONNXProgram:
-    """An export that has fixed a size: a trace, without the second one that would refuse it."""
+    """Export a trace that has fixed a size, without the check that would refuse it."""
     x = torch.randn(2, 6)
     return networks.quietly_exported(
         Scale(), {"x": x}, dynamic_shapes={"x": {0: "batch", 1: "n"}}, capture="trace", check_sizes=False

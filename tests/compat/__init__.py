@@ -1,1 +1,1 @@
-"""Environments with other versions of Python, torch, onnx and the rest: `make compat`."""
+"""Environments with other versions of Python, torch and onnx: `make compat`."""

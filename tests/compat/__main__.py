@@ -1,4 +1,4 @@
-"""Make environments with other versions, run the tests there, and write docs/reference/compatibility.md.
+"""Run the tests with other versions, and write docs/reference/compatibility.md.
 
     python -m tests.compat [--only NAME ...] [--again NAME ...] [--failed NAME ...] [--parts PART ...] [--page] [--keep]
                            [--work FOLDER] [--jobs N]

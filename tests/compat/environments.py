@@ -50,5 +50,5 @@ FIRST = ROWS[0]
 
 
 def row(name: str) -> Row:
-    """Return the row with a name; raises KeyError if there is none."""
+    """Return the row of a name; raise KeyError for an unknown name."""
     return {each.name: each for each in ROWS}[name]

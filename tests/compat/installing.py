@@ -82,10 +82,10 @@ class Installed:
 
 
 def interpreter(version: str) -> str:
-    """Return a Python of a minor version, from PATH or among pyenv's.
+    """Find a Python of a minor version, from PATH or among pyenv's.
 
     Raises:
-        InstallationError: There is none.
+        InstallationError: Neither PATH nor pyenv has such a Python.
     """
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     found = [shutil.which(f"python{version}"), *sorted(map(str, pyenv.glob(f"{version}.*/bin/python")))]
@@ -100,7 +100,7 @@ _MINOR = "import sys; print(*sys.version_info[:2], sep='.')"
 
 
 def requirements(extra: str, without: Mapping[str, str]) -> list[str]:
-    """Return what an extra of the core requires, but for our distributions and for those of `without`."""
+    """List an extra's requirements, without our distributions and those of `without`."""
     extras = project(ROOT)["project"]["optional-dependencies"]
 
     def expand(name: str) -> Iterator[Requirement]:

@@ -31,7 +31,7 @@ PACKAGES = (
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the recorded distributions that are installed."""
+    """Return the installed versions of Python and of the recorded distributions."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -42,9 +42,9 @@ def versions() -> dict[str, str]:
 
 
 def in_slice(operator: str) -> bool:
-    """Whether an operator belongs to the slice.
+    """Return whether an operator belongs to the slice.
 
-    The name decides, not the position: the operators differ between versions of torch.
+    The name decides, and not the position, since the operators differ between versions of torch.
     """
     return zlib.crc32(operator.encode()) % EVERY == 0
 

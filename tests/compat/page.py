@@ -107,7 +107,7 @@ def _section(results: Results, row: Row) -> str:
 
 
 def _differences(results: Results, row: Row) -> Iterator[str]:
-    """What is skipped or does not pass here, and does in the first environment."""
+    """Yield lines about skips and failures that the first environment does not have."""
     parts, first = results.get(row.name, {}), results.get(FIRST.name, {})
     if row is FIRST:
         return

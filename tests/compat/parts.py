@@ -1,4 +1,4 @@
-"""The parts of a row: what is run in its environment, and what is recorded of it."""
+"""The parts of a row: each runs in the row's environment and records its results."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def run(environment: Installed, part: str, jobs: int) -> dict[str, Any]:
 
 
 def run_failed(environment: Installed, figures: dict[str, Any]) -> dict[str, Any]:
-    """Run the tests that failed in this environment again; return the figures with what passes now."""
+    """Repeat the failed tests of this environment, and return the updated figures."""
     if not figures["failures"]:  # pytest may know others by ids that no longer exist, and would run all tests
         return figures
     return with_mended(figures, _pytest(environment, "tests again", *_FAILED), environment.commit)
 
 
 def counts(report: str) -> dict[str, Any]:
-    """Read pytest's report (JUnit's XML): the numbers, the failed tests, the reasons of the skipped ones."""
+    """Read pytest's report (JUnit's XML): numbers, failed tests, reasons of skips."""
     found: Counter[str] = Counter()
     failed, skips = [], Counter[str]()
     for case in ElementTree.fromstring(report).iter("testcase"):
@@ -55,7 +55,10 @@ def _tests(environment: Installed, jobs: int) -> dict[str, Any]:
 
 
 def with_repeated(figures: dict[str, Any], again: dict[str, Any]) -> dict[str, Any]:
-    """Add the run of the failed tests alone: those that pass then had no time, or too little memory, beside others."""
+    """Add a run of the failed tests alone.
+
+    Tests that pass in that run lacked time or memory beside other tests.
+    """
     if "problem" in again or any(name.startswith("::") for name in figures["failures"]):  # "::FILE" failed before its tests
         return figures
     return _added(figures, again) | {"passed_alone": _passing(figures, again)}

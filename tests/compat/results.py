@@ -22,7 +22,7 @@ POINTS = 1.0
 
 
 def load(file: Path = DATA) -> Results:
-    """Return the results of earlier runs, {} if there are none."""
+    """Return the results of earlier runs, or {}."""
     results: Results = json.loads(file.read_text("utf-8")) if file.exists() else {}
     return results
 
@@ -40,7 +40,7 @@ def share(part: dict[str, Any]) -> float:
 
 
 def green(results: Results, name: str, part: str) -> bool | None:
-    """Whether a part of a row is as it must be; None if it was not run."""
+    """Return whether a part of a row is as it must be; None if it was not run."""
     figures = results.get(name, {}).get(part)
     if figures is None:
         return None

@@ -1,4 +1,4 @@
-"""Measure exporters on PyTorch's operator database, and on operators of quantized tensors.
+"""Measure exporters on PyTorch's operator database and on quantized operators.
 
 python -m tests.conformance --opset 20 --dtype float32 int64 bool --samples 2 --out results.jsonl
 python -m tests.conformance --exporter dynamo script --every 10 --out peers.jsonl
@@ -93,7 +93,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _known(options: argparse.Namespace) -> list[Result]:
-    """Return the results in the files.
+    """Read the results in the files.
 
     A later result replaces an earlier one of the same sample.
     """

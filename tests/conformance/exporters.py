@@ -23,7 +23,7 @@ Tensors = tuple[torch.Tensor, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What an exporter is asked for: the axes of each input are to be dynamic."""
+    """The arguments of an exporter; `axes` are the dynamic axes of each input."""
 
     model: torch.nn.Module
     tensors: Tensors
@@ -34,9 +34,9 @@ class Request:
 
 @dataclasses.dataclass(frozen=True)
 class Exported:
-    """A model, and whether the program object takes inputs of other sizes.
+    """A model, and whether its program takes inputs of other sizes.
 
-    An export may have stated the range of its axes.
+    The program refuses sizes outside of the range that the export has stated.
     """
 
     model: onnx.ModelProto
@@ -64,10 +64,7 @@ def _program(request: Request, **options: Any) -> Exported:
 
 
 def _dynamic(request: Request) -> Exported:
-    """Export with the axes dynamic if torch.export can make them so.
-
-    It also finds equal axes.
-    """
+    """Export with Dim.AUTO: torch.export decides which axes are dynamic or equal."""
     return _program(
         request, dynamic_shapes={name: dict.fromkeys(axes, torch.export.Dim.AUTO) for name, axes in request.axes.items()}
     )

@@ -41,9 +41,9 @@ def _sprinkled(*numbers: float) -> Change:
 
 
 def _limits(tensor: torch.Tensor) -> torch.Tensor:
-    """Begin with the largest number of the dtype, and end with the smallest.
+    """Set the first number to the dtype's largest, and the last to its smallest.
 
-    More of them would overflow in sums, whose order is free.
+    More such numbers would overflow in sums, whose order is free.
     """
     if tensor.dtype == torch.bool or tensor.is_complex():
         return tensor

@@ -84,10 +84,7 @@ class _Verdict:
 
 
 class Judge:
-    """The judge of one sample.
-
-    Eager's result is computed once for all exporters and opsets.
-    """
+    """The judge of one sample, with one eager result for all exporters and opsets."""
 
     def __init__(self, sample: Sample) -> None:
         self.sample = sample
@@ -143,10 +140,10 @@ class Judge:
         return free_axes(self.sample.tensors, lambda tensors: self._expected(tensors) is not None, self._resize)
 
     def _expected(self, tensors: Sequence[torch.Tensor], seed: int = 0) -> list[Any] | None:
-        """Return eager's results at other sizes.
+        """Return eager's results at other sizes, or None.
 
-        None where it refuses them, or has results of another number or of other dtypes: sum_to_size returns a bool tensor as it
-        is where nothing is to be added.
+        The result is None where eager refuses the sizes, or returns another number of results or other dtypes: sum_to_size
+        returns a bool tensor as it is where nothing is to be added.
         """
         try:
             expected = self._eager(seed, tensors)
@@ -200,14 +197,14 @@ class Judge:
         return list({**tensors, **inputs_at(model, tensors, sizes, self._resize)}.values())
 
     def _accepts(self, found: Exported, tensors: Mapping[str, torch.Tensor], sizes: Sizes) -> bool:
-        """Whether eager and the exported program take these sizes."""
+        """Return whether eager and the exported program take these sizes."""
         changed = self._resized(found.model, tensors, sizes)
         return found.takes(changed) and self._is_determined(changed)
 
     def _is_determined(self, tensors: Sequence[torch.Tensor]) -> bool:
-        """Whether eager takes these tensors, and its result depends on them alone.
+        """Return whether eager takes the tensors, and its result depends on them alone.
 
-        A vector of a singular value of 0 depends on random numbers in svd_lowrank.
+        In svd_lowrank, a vector of a singular value of 0 depends on random numbers.
         """
         one, other = (self._expected(tensors, seed) for seed in (0, 1))
         if one is None or other is None or (self._name in _UNCHECKED and not _UNCHECKED[self._name](tensors)):
@@ -229,7 +226,7 @@ class Judge:
         return f"at sizes {shapes}: {problem}" if problem else ""
 
     def _precise(self, number: int, found: torch.Tensor, tensors: Sequence[torch.Tensor]) -> bool:
-        """Whether a result equals eager's in float64.
+        """Return whether a result equals eager's in float64.
 
         Eager's float16 may lose digits or overflow; its float32 loses digits where equal numbers cancel.
         """
@@ -243,7 +240,7 @@ class Judge:
         return exact.dtype == torch.float64 and not difference(exact.to(found.dtype), found)
 
     def _as_good(self, expected: list[Any], number: int, places: torch.Tensor, tensors: Sequence[torch.Tensor]) -> bool:
-        """Whether other indices than eager's refer to the same values.
+        """Return whether other indices than eager's refer to the same values.
 
         Among equal elements any index is right.
         """

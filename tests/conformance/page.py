@@ -89,7 +89,7 @@ def totals(results: Sequence[Result]) -> str:
 
 
 def _other_sizes(results: Sequence[Result]) -> str:
-    """Return the table of right samples by the sizes that they were compared at besides the example's."""
+    """Return the table of right samples by the other sizes of the comparison."""
     lines = [row("exporter", "opset", *OTHERS), rule(len(OTHERS) + 2)]
     right = (result for result in results if result.others and result.outcome in ("pass", "random"))
     for (exporter, opset), group in sorted(

@@ -1,6 +1,6 @@
-"""The parts of the run.
+"""The parts of the conformance run.
 
-They are PyTorch's operator database, its calls at the borders, and operators on quantized tensors.
+The parts are PyTorch's operator database, its calls at the borders, and operators on quantized tensors.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Turn the samples of quantized operators into models.
 
-PyTorch's operator database has no quantized samples. These are the samples of the quantized plugin's tests. torch's dispatcher
+PyTorch's operator database has no quantized samples, so the samples are those of the quantized plugin's tests. torch's dispatcher
 lists the operators, and records which of them a sample calls.
 """
 
@@ -126,9 +126,9 @@ def _is_quantized(value: Any) -> bool:
 
 @functools.cache
 def registered() -> list[str]:
-    """Return torch's operators for quantized tensors, with their overloads.
+    """List torch's operators for quantized tensors, with their overloads.
 
-    They are the namespace `quantized`, and ATen's operators with a kernel of their own for quantized tensors on a CPU.
+    The operators are the namespace `quantized`, and ATen's operators with a kernel of their own for quantized tensors on a CPU.
     """
     schemas = (schema for schema in torch._C._jit_get_all_schemas() if schema.name.startswith("quantized::"))
     namespace = {f"{schema.name}.{schema.overload_name}".rstrip(".") for schema in schemas}
@@ -160,7 +160,7 @@ def _has_quantized(values: Any) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class _Facts:
-    """What a sample does: the operators that it calls, and the dtypes that it has."""
+    """The operators that a sample calls, and its dtypes."""
 
     operators: set[str]
     dtypes: tuple[str, ...]
@@ -184,8 +184,8 @@ def _facts() -> dict[str, _Facts]:
 def _samples_of() -> dict[str, list[str]]:
     """Return the samples of each operator.
 
-    A sample is one of the operators that have the name of its function; if there is none, of all that it calls. An operator that
-    has no samples then has those that call it.
+    A sample belongs to the operators with the name of its function, or to all that it calls if none has that name. An operator
+    without samples of its own has those that call it.
     """
     found: dict[str, list[str]] = defaultdict(list)
     callers: dict[str, list[str]] = defaultdict(list)

@@ -1,6 +1,6 @@
 """Run tasks in worker processes with a time limit per sample.
 
-Replace dead workers, append results to a file.
+The run replaces workers that die, and appends the results to a file.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class _Worker:
     def receive(self, seconds: float) -> dict[str, Any]:
         """Return the next message.
 
-        Raise TimeoutError at the limit, EOFError if the process died.
+        Raises TimeoutError at the limit, and EOFError if the process died.
         """
         try:
             line = self._lines.get(timeout=seconds)

@@ -49,9 +49,8 @@ def rates(results: Sequence[Result]) -> str:
 def ratios(results: Sequence[Result]) -> list[str]:
     """Return the ratios of processor time to the peers'.
 
-    They are taken over the common samples, and over those that both pass.
-
-    A refused sample takes little time, hence the second ratio. The first export of each process is excluded (see `worker`).
+    One ratio is over the common samples, and one over those that both pass, since a refused sample takes little time. The first
+    export of each process is excluded (see `worker`).
     """
     lines = []
     for ours, (peer, goal) in PEERS.items():

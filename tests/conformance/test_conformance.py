@@ -56,7 +56,7 @@ def quick_dtypes(op: str) -> list[str]:
 
 
 def rows() -> Iterator[Any]:
-    """Every operator, exporter and dtype; see above for the tiers."""
+    """Yield each operator, exporter and dtype, in the tiers of the module's docstring."""
     for number, op in enumerate(operators()):
         for exporter in KNOWN:
             if known(op, exporter):

@@ -36,14 +36,14 @@ QUICK = (
 
 
 def rows() -> list[Any]:
-    """Return the quick rows, and those of the full tier: opset 12 has no scale for each channel."""
+    """Return the quick rows and the full ones; opset 12 has no scale for each channel."""
     ways = (("export", "quint8", OPSET), ("trace", "qint8", OPSET), ("trace", "quint8", 12))
     full = [pytest.param(name, *way, marks=pytest.mark.full) for name in ROWS for way in ways]
     return [(name, "trace", "quint8", OPSET) for name in QUICK] + full
 
 
 def refused() -> set[str]:
-    """The samples of the operators that are known to fail."""
+    """Return the samples of the operators that are known to fail."""
     return {name for op in KNOWN_QUANTIZED for name in quantized.names_of(op)}
 
 

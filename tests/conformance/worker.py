@@ -44,9 +44,9 @@ def in_turn(op: str, exporters: Sequence[str]) -> list[str]:
 
 
 def perform(task: Task, emit: Any) -> None:
-    """Judge the samples without a result.
+    """Judge the samples that have no result yet.
 
-    Call `emit` with a dict at the start and the result of each.
+    The function calls `emit` with a dict at the start of each judgement, and with its result.
     """
     from .exporters import warm
     from .judging import Judge
@@ -66,9 +66,9 @@ def perform(task: Task, emit: Any) -> None:
 
 
 def main() -> None:
-    """Read tasks until the end of the input.
+    """Read tasks until standard input ends.
 
-    Write results to the original standard output, all other output to stderr.
+    Results go to the original standard output, and all other output to stderr.
     """
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)

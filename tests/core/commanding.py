@@ -31,7 +31,7 @@ class Ran:
 
     @property
     def document(self) -> Any:
-        """What --json printed: the whole of standard output."""
+        """The JSON that --json printed, which is all of standard output."""
         return json.loads(self.out)
 
 
@@ -61,7 +61,7 @@ def install(
 ) -> None:
     """Put a pack's metadata into a folder, and its module where `source` is given.
 
-    `more` are further lines of its entry points.
+    `more` adds lines to the entry points.
     """
     distribution = distribution or f"{name}-pack"
     info = folder / f"{distribution.replace('-', '_')}-{version}.dist-info"

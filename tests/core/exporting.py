@@ -55,5 +55,5 @@ def same(actual: Any, expected: Any) -> None:
 
 
 def without_context(error: BaseException | None) -> bool:
-    """Whether a model's own error shows no attempt to capture the model before it."""
+    """Return whether a model's error shows no earlier attempt to capture the model."""
     return error is not None and error.__context__ is None and error.__cause__ is None

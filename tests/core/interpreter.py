@@ -13,13 +13,13 @@ from onnxexp._torch_ops.schemas import overload
 
 
 def capture(model: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any = None) -> Graph:
-    """The neutral graph that torch.export gives, in-place operators included."""
+    """Capture a model with torch.export as a neutral graph, with in-place operators."""
     program = torch.export.export(model, args, dynamic_shapes=dynamic_shapes, strict=False)
     return to_graph(program, lambda size: size if isinstance(size, int) else str(size))
 
 
 def run(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
-    """The graph's outputs. Parameters are cloned, in case the graph still writes."""
+    """Run a graph with clones of its parameters, in case the graph still writes."""
     env: dict[Value, Any] = dict(zip(graph.inputs, inputs, strict=True))
     env.update((value, tensor.clone()) for value, tensor in graph.params.items())
     return _run(graph, env)

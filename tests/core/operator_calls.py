@@ -2,8 +2,8 @@
 
 A call is a dict from the names of inputs and attributes to what is given: `S(2, 3)` is an input of that shape that is known only
 at run time, `Dtype("T2")` the dtype that the type variable T2 has this time, anything else a Python constant. Required inputs
-that a call does not name are `S(2, 3)`. `pins` holds type variables at one dtype, `ties` gives one the dtype of another,
-`only` says which dtypes are meaningful.
+that a call does not name are `S(2, 3)`. `pins` fixes type variables to a dtype, `ties` sets one to the dtype of another, and
+`only` lists the meaningful dtypes.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def call(
 
 
 def reductions(*names: str) -> dict[str, list[OpCall]]:
-    """Reductions: axes as a constant, as an input, and left out."""
+    """Build calls of reductions: axes as a constant, as an input, and left out."""
     calls = [call(), call(axes=[1]), call(axes=[0, -1], keepdims=0), call(axes=S(1)), call(noop_with_empty_axes=1)]
     return {f"Reduce{name}": calls for name in names}
 

@@ -90,7 +90,7 @@ def nested(op: Builder) -> Any:
 
 
 def sequence_map(op: Builder) -> Any:
-    """Its body is a graph without inferred types, so only the length is checked."""
+    """Map a sequence by a graph without inferred types; only the length is checked."""
     value = ir.Value(name="in", type=ir.TensorType(ir.DataType.FLOAT), shape=ir.Shape([2, 3]))
     node = ir.node("Neg", [value])
     node.outputs[0].name, node.outputs[0].type, node.outputs[0].shape = "out", value.type, value.shape

@@ -59,7 +59,7 @@ def install(folder: Path, name: str, modules: Mapping[str, str], value: str, plu
 
 
 def write_metadata(folder: Path, name: str, entry_points: str, record: list[str]) -> Path:
-    """Write the metadata of a distribution, whose RECORD has these rows, and return its folder."""
+    """Write a distribution's metadata with these rows of RECORD; return its folder."""
     metadata = folder / f"{name}-1.0.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")

@@ -12,7 +12,7 @@ _SCALARS = {"int": int, "float": float, "bool": bool}
 
 
 def scripted(source: str) -> tuple[Any, Graph]:
-    """The one function in `source`, compiled, and its graph without sizes or dtypes."""
+    """Compile the only function in `source`; its graph has no sizes or dtypes."""
     unit = torch.jit.CompilationUnit(source)
     (function,) = unit.get_functions()
     torch._C._jit_pass_inline(function.graph)

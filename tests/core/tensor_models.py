@@ -17,7 +17,7 @@ EXTERNAL = WriteOptions(external_data=True)
 
 
 def model_of(**tensors: torch.Tensor | ir.TensorProtocol) -> ir.Model:
-    """A model whose outputs are copies of its initializers."""
+    """Build a model whose outputs are copies of its initializers."""
     nodes, initializers = [], []
     for name, tensor in tensors.items():
         const = TorchTensor(tensor, name) if isinstance(tensor, torch.Tensor) else tensor
@@ -38,7 +38,7 @@ def values(path: str | os.PathLike[str]) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def noise(dtype: torch.dtype, *shape: int) -> torch.Tensor:
-    """Random bits (NaNs and all), as a tensor of the dtype."""
+    """Draw random bits, NaNs among them, as a tensor of the dtype."""
     generator = torch.Generator().manual_seed(0)
     high = 2 if dtype is torch.bool else 256
     width = torch.empty((), dtype=dtype).element_size()
@@ -46,12 +46,12 @@ def noise(dtype: torch.dtype, *shape: int) -> torch.Tensor:
 
 
 def raw(tensor: torch.Tensor) -> bytes:
-    """What a plain copy has in memory."""
+    """Return the bytes of a plain copy of a tensor."""
     return tensor.detach().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 def mixed() -> ir.Model:
-    """Small and large, strings and numbers, torch's and numpy's."""
+    """Build a model of small and large tensors, with strings, from torch and numpy."""
     return model_of(
         w=torch.randn(400, 500).t(),
         b=torch.randn(500),

@@ -48,7 +48,7 @@ def plugins() -> dict[str, str]:
 
 
 def imported(name: str, sources: Sources) -> set[str]:
-    """The modules of the core that a module imports, at any place in its code."""
+    """Find the modules of the core that a module imports, at any place in its code."""
 
     def path(module: str) -> str | None:
         stem = "/".join(module.split(".")[1:])
@@ -68,7 +68,7 @@ def imported(name: str, sources: Sources) -> set[str]:
 
 
 def circle(sources: Sources) -> list[str]:
-    """The modules of one circle of imports; [] if there is none."""
+    """Find the modules of one cycle of imports; return [] without a cycle."""
     try:
         TopologicalSorter({name: imported(name, sources) for name in sources if name != ANNOTATIONS_ONLY}).prepare()
     except CycleError as error:
@@ -121,7 +121,7 @@ def of_the_kernel(sources: Sources) -> Iterator[str]:
 
 
 def shared_names(sources: Sources) -> Iterator[str]:
-    """Names that two files or two public classes have."""
+    """Find the names that two files or two public classes share."""
     homes: dict[str, list[str]] = defaultdict(list)
     for name, text in sources.items():
         if not name.endswith("__init__.py"):

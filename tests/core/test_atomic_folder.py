@@ -30,7 +30,7 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX's links, modes
 
 @pytest.fixture(params=["exchange", "two steps"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways to replace a folder."""
+    """Select each of the two ways to replace a folder."""
     if request.param == "two steps":
         monkeypatch.setattr(atomic_folder, "exchange", lambda first, second: False)
     return str(request.param)
@@ -38,7 +38,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """An export, with files of the user beside it."""
+    """Provide an export, with files of the user beside it."""
     write(tmp_path / "out", "old")
     write_user_files(tmp_path / "out")
     return tmp_path / "out"
@@ -307,7 +307,7 @@ def test_a_live_export_is_left_alone(folder: Path) -> None:
 
 @pytest.fixture
 def mounted(folder: Path) -> Iterator[Path]:
-    """A file system inside the user's part of the folder."""
+    """Mount a file system inside the user's part of the folder."""
     disk = folder / "data"
     made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], capture_output=True, check=False)
     if made.returncode:

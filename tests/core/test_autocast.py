@@ -1,6 +1,6 @@
 """Regions under torch.autocast: the graph casts what autocast casts, and no more.
 
-Eager's float16 runs in ONNX Runtime on a CPU; bfloat16 does not, so that there the dtypes are compared alone.
+Eager's float16 runs in ONNX Runtime on a CPU. bfloat16 does not run there, so only its dtypes are compared.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def test_bfloat16(name):
 
 
 def test_casts_are_explicit():
-    """One for each input of the product that is not in its dtype, none behind it."""
+    """Each input of the product in another dtype gets one Cast, and its result none."""
     program = onnxexp.export(Under(lambda x, w: ((x @ w).relu() @ w).exp(), torch.float16), (X, W))
     counted = collections.Counter(node.op_type for node in program.model.graph)
     assert counted == {"Cast": 2, "MatMul": 2, "Relu": 1, "Exp": 1}
@@ -134,7 +134,7 @@ class Recurrent(nn.Module):
     "layer", [nn.LSTM(4, 4), nn.GRU(4, 4), nn.RNN(4, 4), nn.LSTM(4, 4, proj_size=2)], ids=["LSTM", "GRU", "RNN", "projected"]
 )
 def test_recurrent_layers(layer):
-    """They are kept whole, so the dtypes that torch's kernels choose must be known."""
+    """Recurrent layers are kept whole, so torch's choice of dtypes must be known."""
     model = Recurrent(layer)
     x = torch.randn(2, 3, 4)
     result = run_eager(model, x)

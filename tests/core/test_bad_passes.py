@@ -1,4 +1,4 @@
-"""Passes and hooks of others that do wrong: an error names them, or the file is right."""
+"""Foreign passes and hooks that err: an error names them, or the file is right."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def added_function(model: ir.Model) -> None:
 
 
 def branch(model: ir.Model, outputs: list[ir.Value], inner: list[ir.Node]) -> None:
-    """An If before the last node; its branches are a graph with these nodes."""
+    """Insert an If before the last node, with a branch of these nodes."""
     last = nodes(model)[-1]
     condition = ir.Node("", "Constant", [], [ir.AttrTensor("value", ir.tensor(np.array(True)))])
     condition.outputs[0].name = "condition"
@@ -106,7 +106,7 @@ def set_type(value: ir.Value, dtype: ir.DataType) -> None:
 
 
 def setting(target: str, name: str, value: Any) -> Callable[[ir.Model], None]:
-    """A pass that sets an attribute of an object, which `target` computes from the model `m`."""
+    """Return a pass that sets an attribute of the object that `target` names."""
 
     def set_attribute(m: ir.Model) -> None:
         objects = {"model": m, "graph": m.graph, "node": nodes(m)[1], "out": nodes(m)[0].outputs[0], "weight": weight(m),

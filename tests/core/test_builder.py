@@ -1,4 +1,4 @@
-"""What `op` makes: constants, shared nodes, functions, domains, nested graphs."""
+"""The results of `op`: constants, shared nodes, functions, domains, nested graphs."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ def test_a_domain_with_schemas_is_checked_by_them() -> None:
 
 
 class Function:
-    """As onnxscript gives functions: something with `to_function_proto`."""
+    """An object with `to_function_proto`, as onnxscript's functions have it."""
 
     def __init__(self, opset: int = 20) -> None:
         nodes = [

@@ -1,8 +1,7 @@
 """Every ONNX operator at every opset: valid if built, else the right opset named.
 
-Each call (`tests.core.operator_calls`) is written once and made at every opset, with every dtype that any version of the
-operator takes. It must be built, and then pass onnx's checker with strict shape inference, or raise OpsetError whose
-`first_opset` is the next one at which it is built. Nothing else is allowed.
+Each call of `tests.core.operator_calls` is made at every opset, with every dtype of any version of the operator. It must pass
+onnx's checker with strict shape inference, or raise OpsetError whose `first_opset` is the next opset that builds it.
 """
 
 from __future__ import annotations
@@ -101,7 +100,7 @@ def _argument(op: Builder, dtypes: Mapping[str, torch.dtype], name: str, variabl
 
 
 def _choices(name: str, call: OpCall) -> Iterator[tuple[tuple[str, torch.dtype], ...]]:
-    """Each type variable through all dtypes of any version, others at their first."""
+    """Vary each type variable through all dtypes of any version, one at a time."""
     newest = history("", name)[-1]
     variables: dict[str, list[torch.dtype]] = {}
     taken = {formal.variable for formal in newest.inputs}
@@ -131,7 +130,7 @@ def _choices(name: str, call: OpCall) -> Iterator[tuple[tuple[str, torch.dtype],
 
 
 def _is_known(name: str, call: OpCall) -> bool:
-    """Whether the installed onnx, which may be old, has the arguments of a call."""
+    """Return whether the installed onnx, which may be old, has a call's arguments."""
     versions = history("", name)
     formals = [formal for version in versions for formal in (*version.inputs, *version.outputs)]
     names = {*(formal.name for formal in formals), *(attribute for version in versions for attribute in version.attributes)}
@@ -155,11 +154,11 @@ def build(attempt: Attempt, opset: int) -> onnx.ModelProto:
 
 
 class Built:
-    """What comes out where a call is built and valid."""
+    """The outcome of a call that is built and valid."""
 
 
 def outcome(attempt: Attempt, opset: int) -> type[Built] | int | None:
-    """`Built`, or the opset that the refusal names."""
+    """Return `Built`, or the opset that the refusal names."""
     try:
         model = build(attempt, opset)
     except OpsetError as error:
@@ -175,7 +174,7 @@ remembered = functools.lru_cache(maxsize=None)(outcome)
 
 
 def check(attempt: Attempt, opset: int) -> bool:
-    """Whether the attempt is built. Raises AssertionError for invalid models."""
+    """Return whether the attempt is built; raise AssertionError for invalid models."""
     try:
         said = outcome(attempt, opset)
         if said is Built:

@@ -102,7 +102,7 @@ class Bomb:
 
 
 def rewritten(path: Path, change: Callable[[str, bytes], bytes], more: dict[str, bytes] | None = None) -> None:
-    """The file with its records changed."""
+    """Rewrite the file with changed records."""
     with zipfile.ZipFile(path) as archive:
         records = {name.partition("/")[2]: archive.read(name) for name in archive.namelist()}
     writer = torch._C.PyTorchFileWriter(str(path))
@@ -193,7 +193,7 @@ def in_factory(path: Path, marker: Path) -> None:
 
 
 def structured(path: Path, marker: Path, kind: str, context: Any) -> None:
-    """The file with outputs in a container whose context names a module."""
+    """Rewrite the file so that the container of its outputs names a module."""
     (path.parent / "bomb_module.py").write_text(python(marker) + "\nimport enum\nclass Kind(enum.Enum):\n    A = 1\n")
     sys.modules.pop("bomb_module", None)
 
@@ -220,7 +220,7 @@ HOSTILE = [in_example, in_weights, in_old_weights, in_constants, in_sizes, in_na
 
 @pytest.fixture
 def hostile(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
-    """A hostile file, and the file that appears when its code runs."""
+    """Provide a hostile file, and the file that appears when its code runs."""
     monkeypatch.syspath_prepend(tmp_path)
     path, marker = saved(tmp_path / "hostile.pt2"), tmp_path / "marker"
     request.param(path, marker)
@@ -279,7 +279,7 @@ def test_compiled_libraries(tmp_path: Path) -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("trusted", [False, True])
 def test_targets_that_are_no_operators(tmp_path: Path, target: str, trusted: bool) -> None:
-    """torch's verifier refuses them itself, without a call."""
+    """torch's own verifier refuses such targets without a call."""
     path, marker = saved(tmp_path / "model.pt2"), tmp_path / "marker"
 
     def change(model: Any) -> None:

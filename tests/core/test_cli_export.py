@@ -95,7 +95,7 @@ MODELS = """
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of a module of models in the working directory, with a pack installed."""
+    """Provide a module of models in the working directory, with a pack installed."""
     packs, here = tmp_path / "packs", tmp_path / "project"
     install(packs, "tiny", "tests.core.tiny:TINY")
     here.mkdir()
@@ -366,7 +366,7 @@ def test_a_package_in_a_file_is_hinted_at(project: str, capsys: Capsys, monkeypa
 
 @pytest.mark.parametrize("how", [pytest.param("module", marks=pytest.mark.full), "installed"])
 def test_the_working_directory_is_for_the_users_module_alone(tmp_path: Path, how: str) -> None:
-    """A plugin cannot import from it, and where the target is installed, nobody can."""
+    """Plugins cannot import from the working directory, nor can an installed target."""
     here, packs = tmp_path / "here", tmp_path / "packs"
     source = """
         import os, sys

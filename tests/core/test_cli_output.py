@@ -22,7 +22,7 @@ Capsys = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with models.py and model.onnx; a pack is elsewhere."""
+    """Provide a working directory with models.py, and a pack elsewhere."""
     install(tmp_path / "packs", "tiny", "tests.core.tiny:TINY")
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")

@@ -46,7 +46,7 @@ OTHER = """
 
 @pytest.fixture
 def packs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Four packs, of which one cannot be imported; the installed ones are off."""
+    """Provide four packs, one of them broken, with the installed plugins off."""
     folder = tmp_path / "packs"
     unique = f"{abs(hash(tmp_path))}"
     install(folder, "gelu", f"gelu_{unique}:table", source=GELU, version="1.2")
@@ -114,7 +114,7 @@ def test_nothing_is_imported(packs: Path, tmp_path: Path) -> None:
 
 
 def test_fifty_packs_are_listed(tmp_path: Path) -> None:
-    """How long that takes is a matter of the benchmark."""
+    """The benchmark measures the time of this list."""
     for number in range(50):
         install(tmp_path / "packs", f"pack{number}", f"pack_{number}:table", source="raise AssertionError('imported')\n")
     ran = separately("plugins", cwd=tmp_path, path=[tmp_path / "packs"])

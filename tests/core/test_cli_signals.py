@@ -56,7 +56,7 @@ _COMMAND = """
 
 
 def started(folder: Path, plugins: str, slow: str, *arguments: str) -> subprocess.Popen[str]:
-    """Start a command, and wait until it has written the end of the slow file, but not closed it."""
+    """Start a command, and wait until it has written the slow file but not closed it."""
     variables = {name: value for name, value in os.environ.items() if not name.startswith("ONNXEXP_")}
     variables |= {"PYTHONPATH": os.pathsep.join([str(folder / "packs"), str(ROOT)]), "ONNXEXP_PLUGINS": plugins}
     (folder / "temporary").mkdir()
@@ -70,7 +70,7 @@ def started(folder: Path, plugins: str, slow: str, *arguments: str) -> subproces
 
 
 def hidden(folder: Path) -> list[str]:
-    """The hidden files and folders of this project at any depth."""
+    """List the hidden files and folders of this project at any depth."""
     return [str(path) for path in folder.rglob(".onnxexp-*")]
 
 
@@ -85,7 +85,7 @@ def check_end(process: subprocess.Popen[str], number: signal.Signals, folder: Pa
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A folder with a model and old files, and packs elsewhere."""
+    """Provide a folder with a model and old files, and packs elsewhere."""
     install(tmp_path / "packs", "tiny", "tests.core.tiny:TINY")
     more = "[onnxexp.commands]\nslow = slow_command\n"
     install(tmp_path / "packs", "slow", "slow_command:PLUGIN", source=_COMMAND, more=more)

@@ -71,7 +71,7 @@ MODELS = """
 
 @pytest.fixture
 def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What models.py defines, in a working directory with model.onnx of its `right`."""
+    """Provide the objects of models.py, beside a model.onnx of its `right`."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)  # restores sys.path, to which the command adds a folder
     Path("models.py").write_text(textwrap.dedent(MODELS))
@@ -189,7 +189,7 @@ def test_other_outputs_are_a_difference(models: dict[str, Any], capsys: Capsys) 
 
 @pytest.fixture
 def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A place where one sound pack is selected."""
+    """Provide a folder of packs where one sound pack is selected."""
     install(tmp_path / "packs", "tiny", "tests.core.tiny:TINY")
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")

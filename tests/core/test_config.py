@@ -18,7 +18,7 @@ HASH = "sha256:" + "0" * 64
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working directory, and no variable of ours."""
+    """Provide an empty working directory."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

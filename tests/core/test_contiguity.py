@@ -1,4 +1,4 @@
-"""The list of operators whose results are contiguous, against torch's sample inputs."""
+"""The operators listed as contiguous, against torch's sample inputs."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_results_are_contiguous_where_all_inputs_are() -> None:
 
 
 def _turned(leaf: Any) -> Any:
-    """The same values with the strides in the opposite order."""
+    """Return the same values with the strides in the opposite order."""
     if not isinstance(leaf, torch.Tensor):
         return leaf
     order = [*range(leaf.dim() - 1, -1, -1)]
@@ -106,7 +106,7 @@ def test_matrix_products_are_contiguous() -> None:
 
 
 def test_layouts() -> None:
-    """The program's own strides, of each static value that `Contiguity` has a layout of."""
+    """The layouts of `Contiguity` are the program's own strides of static values."""
 
     def model(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         y = (x * 2).transpose(1, 2)
@@ -140,7 +140,7 @@ def test_layouts() -> None:
 
 @pytest.mark.full
 def test_pointwise_operators_have_the_strides_of_the_meta_device() -> None:
-    """Of operands in another order, expanded ones and ones with gaps."""
+    """The operands have another order, are expanded, or have gaps."""
     from torch.testing._internal.common_methods_invocations import binary_ufuncs, unary_ufuncs
 
     x = torch.rand(2, 3, 4, 5) + 0.1
@@ -180,7 +180,7 @@ def _steps(x: torch.Tensor) -> tuple[Any, list[int]]:
 
 @pytest.mark.full
 def test_other_operators_have_the_strides_of_the_meta_device() -> None:
-    """Of arguments in another order, with gaps, and in the channels-last format."""
+    """The arguments have another order, gaps, or the channels-last format."""
     differ, tried = set(), set()
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")

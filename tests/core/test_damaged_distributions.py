@@ -1,4 +1,4 @@
-"""A damaged distribution of somebody else stops no export, and `onnxexp doctor` names it."""
+"""A damaged foreign distribution stops no export, and `onnxexp doctor` names it."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def value(name: str, *sizes: int | str, dtype: torch.dtype = torch.float32) -> V
 
 
 def decomposer(sizes: dict[str, Any] | None = None) -> Decomposer:
-    """One that knows no symbolic sizes but these."""
+    """Build a decomposer whose only symbolic sizes are these."""
     mode = FakeTensorMode()
     return Decomposer(lambda: mode, sizes or {}, lambda size: int(size))
 
@@ -169,7 +169,7 @@ CELL: list[Any] = [value("x", 3, 4), [value("h", 3, 4), value("c", 3, 4)], value
 
 
 def dynamic(fn: Any, *args: torch.Tensor) -> Any:
-    """A captured function of which every input's first axis is called ``batch``."""
+    """Capture a function, with the first axis of every input called ``batch``."""
     model = Function(fn) if len(args) == 1 else fn
     spec = read_dynamic(model.forward, args, {}, dynamic_shapes=[{0: "batch"} for _ in args])
     return frontend.capture(model, args, {}, spec, Options(20))
@@ -185,7 +185,7 @@ def test_symbolic_sizes_stay() -> None:
 
 @pytest.fixture
 def asks_for_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch's decomposition of mish is one that asks for the sizes as numbers."""
+    """Replace torch's decomposition of mish by one that needs the sizes as numbers."""
     original = decompose._decompositions
 
     def decompositions(op: Any) -> Any:
@@ -263,7 +263,7 @@ def test_a_missing_leaf_is_told_of_the_users_own_operator() -> None:
 
 
 def test_decomposing_ends() -> None:
-    """An operator that torch decomposes into itself is not asked for again and again."""
+    """An operator that torch decomposes into itself is not decomposed endlessly."""
     mine = SymbolicTable("aten")
 
     @mine("silu")

@@ -115,7 +115,7 @@ def by_size(x: torch.Tensor) -> torch.Tensor:
     ],
 )
 def test_what_the_size_1_decides_is_told(model: Callable[..., Any], length: int, condition: str) -> None:
-    """Also where an operator of torch has evaluated the same condition before."""
+    """The warning also comes where torch has evaluated the same condition before."""
     program, warned = told(model, (1, 4, length), {2: "n"})
     assert len(warned) == 1
     assert f"right only where {condition} (File " in warned[0]
@@ -124,7 +124,7 @@ def test_what_the_size_1_decides_is_told(model: Callable[..., Any], length: int,
 
 
 def step(tokens: torch.Tensor, past: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """A decoder's step, as transformers pads its mask."""
+    """Run a decoder's step that pads its mask as transformers does."""
     missing = past.shape[1] + tokens.shape[1] - mask.shape[1]
     mask = functional.pad(mask, (0, missing)) if missing > 0 else mask
     return torch.cat([past, tokens], 1) * mask

@@ -1,4 +1,4 @@
-"""Large files past the system's cache: the same bytes, and the cache where the system has no other way."""
+"""Weights read past the system's cache, with the same bytes as through the cache."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def past_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each weight could be read past the cache."""
+    """Record for each weight whether it could be read past the cache."""
     found: list[bool] = []
 
     def read(reader: DirectReader, path: str, inode: int, offset: int, size: int) -> memoryview | None:
@@ -45,7 +45,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
-    """Weights of odd sizes, of more than a block together, which are not in the system's cache."""
+    """Write weights of odd sizes, above a block together, outside the system's cache."""
     path = tmp_path / "weights.safetensors"
     sizes = [(1999, 1001), (1201, 1777), (1500, 2003)]
     save_file({f"w{number}": torch.randn(size).to([torch.float32, torch.float16][number % 2]) for number, size in

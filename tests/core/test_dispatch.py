@@ -70,7 +70,7 @@ def test_prefer_must_name_a_plugin_that_lowers_the_operator() -> None:
 
 
 def test_override_of_a_whole_name_comes_before_the_overloads_of_others() -> None:
-    """Who says that add is his means add.Scalar too."""
+    """An override of add covers add.Scalar as well."""
     made = dispatcher(a=table("add.Scalar"), b=table("add", override=True))
     assert [each.source.plugin for each in made.candidates("aten::add.Scalar", 20)] == ["b", "a"]
 
@@ -103,7 +103,7 @@ def test_an_operator_that_is_claimed_for_later_opsets_only() -> None:
 
 
 def limited(**limits: Any) -> SymbolicTable:
-    """relu as LeakyRelu, to be told from the next one's Relu."""
+    """Build a table with relu as LeakyRelu, which differs from the next one's Relu."""
     made = SymbolicTable("aten", override=True)
     made("relu", **limits)(lambda op, self: op.LeakyRelu(self, alpha=0.0))
     return made

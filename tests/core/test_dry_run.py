@@ -18,7 +18,7 @@ X = torch.randn(2, 3)
 
 @pytest.fixture(scope="module")
 def vendor() -> Iterator[torch.library.Library]:
-    """A custom operator that no pack knows."""
+    """Define a custom operator that no pack lowers."""
     library = torch.library.Library("dry_run_vendor", "DEF")
     library.define("route(Tensor x, int k) -> Tensor")
     library.impl("route", lambda x, k: x * k, "CompositeExplicitAutograd")

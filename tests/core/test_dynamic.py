@@ -29,7 +29,7 @@ class Batch:
 
 
 def module(body: Callable[..., Any]) -> torch.nn.Module:
-    """A module with the signature and the code of `body`."""
+    """Build a module with the signature and the code of `body`."""
     model = torch.nn.Module()
     vars(model)["forward"] = body
     return model
@@ -44,7 +44,7 @@ def captured(
 
 
 def sizes(program: ExportedProgram, spec: DynamicSpec) -> dict[str, list[int | str]]:
-    """The readable sizes of the program's user inputs and outputs, by fx name."""
+    """Return the readable sizes of the user inputs and outputs, by fx name."""
     names = symbol_names(program, spec)
     values = {node.name: node.meta.get("val") for node in program.graph.nodes}
     shown: list[str] = [str(name) for name in (*program.graph_signature.user_inputs, *program.graph_signature.user_outputs)]
@@ -62,7 +62,7 @@ def forward(x: Any, past: Any = None, *rest: Any, n: Any = None, **options: Any)
 
 
 def required(spec: DynamicSpec) -> list[tuple[str, int, str | None]]:
-    """The axes that must be dynamic after capture: leaf, number and name."""
+    """List the axes that must be dynamic after capture: leaf, number and name."""
     axes = zip(spec.leaves, spec.axes, strict=True)
     return [(leaf.name, axis, given.name) for leaf, each in axes for axis, given in each.items() if given.required]
 

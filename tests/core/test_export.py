@@ -274,7 +274,7 @@ def test_names_never_collide(given: dict[str, Any], export_params: bool) -> None
 
 
 def test_a_tensor_that_is_given_twice_is_two_inputs() -> None:
-    """torch.export tells outputs that are inputs by the tensor object."""
+    """torch.export identifies an output that is an input by the tensor object."""
     program = valid(export(lambda x, y: (x + y, x, y), (X, X)))
     same(program(X, Y), (X + Y, X, Y))
 

@@ -1,4 +1,4 @@
-"""The options of `export`, and what a bad one is told."""
+"""The options of `export`, and the errors for bad ones."""
 
 from __future__ import annotations
 
@@ -308,7 +308,7 @@ def test_verify_compares() -> None:
 
 
 def _frozen_at(rows: int) -> onnxexp.SymbolicTable:
-    """A table whose `sin` is right for this number of rows only."""
+    """Build a table whose `sin` is right for this number of rows only."""
     table = onnxexp.SymbolicTable("aten", override=True)
 
     @table("sin")

@@ -1,4 +1,4 @@
-"""`fill_diagonal_` of static and dynamic axes, which torch has no operator without effects for."""
+"""`fill_diagonal_`, which has no functional form, of static and dynamic axes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An enlarged example that the model does not accept: sizes that fit, or the example as it is."""
+"""Enlarged examples that the model refuses: sizes that fit, or the example as is."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def random(shape: Sequence[int], dtype: torch.dtype, name: str) -> torch.Tensor:
 
 
 def build(attempt: Attempt, opset: int, *, fold: bool) -> tuple[Builder, list[Tensor]]:
-    """The call with constants for everything."""
+    """Build a call with constants for everything."""
     op = Builder(opset, fold=fold)
     call, spec = attempt.given, history("", attempt.name)[-1]
     assert isinstance(call, OpCall)
@@ -70,7 +70,7 @@ def build(attempt: Attempt, opset: int, *, fold: bool) -> tuple[Builder, list[Te
 
 
 def run(op: Builder, results: Sequence[Tensor], like: Sequence[torch.Tensor]) -> list[np.ndarray[Any, Any]] | None:
-    """What ONNX Runtime computes, None without a kernel or binding for the dtype."""
+    """Run ONNX Runtime; return None without a kernel or binding for the dtype."""
     for result, tensor in zip(results, like, strict=True):
         result.stamp(TensorType(tensor.dtype, tuple(tensor.shape)))
     options = onnxruntime.SessionOptions()

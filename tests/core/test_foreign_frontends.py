@@ -22,7 +22,7 @@ def export(plugins: list[Any], function: Any = torch.relu) -> onnxexp.ONNXProgra
 
 
 def captured(**changes: Any) -> Any:
-    """A frontend that takes every model, with a program in which something is changed."""
+    """Build a frontend that takes every model, with changes in the captured program."""
 
     class Frontend:
         @onnxexp.hookimpl

@@ -31,7 +31,7 @@ def by_product(x: Tensor) -> Tensor:
 
 
 def by_broadcasting(x: Tensor) -> Tensor:
-    """Two rows and one in the example, as many of both at most other sizes."""
+    """Multiply parts of 2 rows and 1 in the example, equal at most other sizes."""
     first, second, _ = x.tensor_split(3)
     return first * second
 
@@ -80,7 +80,7 @@ def test_a_frozen_axis_is_refused(model: Callable[..., Any], shape: tuple[int, .
 
 @pytest.mark.parametrize("part", [0, 1, 2])
 def test_pieces_of_one_element_in_the_example(part: int) -> None:
-    """torch fixes the axis at 2 columns; also twice as many have pieces of one, and three times as many have none."""
+    """torch fixes the axis at 2 columns; 4 columns also have pieces of one, 6 none."""
 
     def model(x: Tensor) -> Tensor:
         return x.tensor_split(3, -1)[part] * 2
@@ -92,7 +92,7 @@ def test_pieces_of_one_element_in_the_example(part: int) -> None:
 
 
 def test_sizes_that_broadcast_in_the_example_only() -> None:
-    """torch.export takes them for equal, as they are in a larger example: such a file failed on the user's own."""
+    """torch.export takes the sizes for equal, so the file failed on the user's own."""
     x = torch.randn(4, 3)
     with pytest.raises(CaptureError, match=r"computed from a dynamic axis: \(x_dim_0 \+ 1\)//3 == 1 \(File "):
         export(by_broadcasting, (x,), dynamic_axes={"x": [0]}, capture="export")

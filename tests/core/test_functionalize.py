@@ -85,7 +85,7 @@ def turned(x):
 
 
 def test_layouts_of_known_sizes() -> None:
-    """Whether flatten() is a view follows from the strides that torch computes."""
+    """Return whether flatten() is a view follows from the strides that torch computes."""
     check(Lambda(turned), (x34(),))
 
 

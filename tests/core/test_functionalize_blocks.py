@@ -178,7 +178,7 @@ def test_a_loop_carries_only_what_is_written() -> None:
 
 
 def scan(write: bool) -> Graph:
-    """``prim::Scan`` that adds each row to a sum; with `write`, in place."""
+    """Build a ``prim::Scan`` that adds each row to a sum; with `write`, in place."""
     row, matrix = TensorType(torch.float32, (4,)), TensorType(torch.float32, (3, 4))
     total, x = Value("total", row), Value("x", matrix)
     state, slice_, new, doubled = (Value(name, row) for name in ("state", "slice", "new", "doubled"))

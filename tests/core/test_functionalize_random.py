@@ -87,7 +87,10 @@ class Program:
         self.call(*self.random.choice(calls))
 
     def _source(self, index: int) -> int:
-        """A tensor that broadcasts to another without shared memory, undefined in torch."""
+        """Choose a tensor that broadcasts to another; clone it where they share memory.
+
+        torch leaves writes between tensors with shared memory undefined.
+        """
         target = self.tensors[index]
         fits = [other for other, tensor in enumerate(self.tensors) if _fits(tensor, target)]
         other = self.random.choice(fits)
@@ -103,7 +106,7 @@ def _fits(tensor: Tensor, target: Tensor) -> bool:
 
 
 def agrees(program: Program, inputs: list[Tensor]) -> bool:
-    """Whether the program could be functionalized; fails where the result is wrong."""
+    """Return whether functionalization succeeds; fail where its result is wrong."""
     keep = program.random.sample(range(len(program.tensors)), min(4, len(program.tensors)))
     program.graph.outputs = [program.values[index] for index in keep]
     text = str(program.graph)
@@ -142,7 +145,7 @@ SIMPLE = STATEMENTS.strip().replace("\n", "|").split("|")
 
 
 def statements(rng: random.Random, depth: int) -> list[str]:
-    """A few random statements on the matrices a, b, c and the rows v, w."""
+    """Write a few random statements on the matrices a, b, c and the rows v, w."""
     lines: list[str] = []
     for _ in range(rng.randrange(1, 4) if depth else rng.randrange(2, 8)):
         kind = rng.random()

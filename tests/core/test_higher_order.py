@@ -20,12 +20,12 @@ ZERO = torch.tensor(0)
 
 
 def case(fn, *inputs, dynamic=None, opsets=(9, 20), **options):
-    """A case with a dynamic first axis of the first input."""
+    """Build a case with a dynamic first axis of the first input."""
     return Case(fn, *(inputs or (X,)), dynamic={0: [0]} if dynamic is None else dynamic, opsets=opsets, **options)
 
 
 def either(*inputs, **options):
-    """Both ways of a branch: the function sees positive numbers, then negative ones."""
+    """Build cases for both sides of a branch: positive numbers, then negative ones."""
     return lambda fn: [case(fn, sample, *inputs, name=fn.__name__, **options) for sample in (POSITIVE, NEGATIVE)]
 
 
@@ -188,7 +188,7 @@ def exchanged(x):
 
 
 def written_afterwards(x):
-    """The results are new tensors, also of a loop without iterations."""
+    """Write into the result of a loop, a new tensor even without iterations."""
     doubled = x * 2
     (halved,) = while_loop(lambda x: x.abs().sum() > 100, lambda x: (x / 2,), (doubled,))
     halved.add_(1)
@@ -360,7 +360,7 @@ def test_nodes_of_control_flow_have_their_place():
 
 @pytest.mark.parametrize("model", [Branches(), counted])
 def test_verify_runs_the_original(model):
-    """The original is called under a dispatch mode, which has to let these operators pass."""
+    """Verification calls the original in a dispatch mode that passes these operators."""
     try:
         onnxexp.export(model, (X,), verify=True).verify((NEGATIVE,))
     finally:

@@ -68,7 +68,7 @@ def test_an_export_that_is_saved_calls_every_hook(tmp_path: Path) -> None:
     called: list[str] = []
 
     def recorded(hook: str) -> Any:
-        """An implementation with the hook's parameters: pluggy matches them by name."""
+        """Build an implementation with the hook's parameters: pluggy matches them by name."""
         parameters = ", ".join(inspect.signature(vars(hookspecs)[hook]).parameters)
         return eval(f"lambda {parameters}: called.append(hook)", {"called": called, "hook": hook})
 
@@ -248,7 +248,7 @@ def test_captures_are_asked_by_the_names_of_their_plugins() -> None:
 
 
 def test_a_capture_is_asked_to_trace_what_torch_export_refused() -> None:
-    """Under "auto", and with torch.export's reason in the warning."""
+    """Capture "auto" does so, with torch.export's reason in the warning."""
     asked: list[str] = []
 
     def capture(model: Any, args: Any, options: Options, spec: DynamicSpec) -> CapturedProgram | None:
@@ -354,7 +354,7 @@ def test_a_lower_node_that_raises_is_told_with_its_line() -> None:
 
 
 def drop_neg(graph: Graph) -> None:
-    """-x as x."""
+    """Replace -x by x."""
     replaced = {node.outputs[0]: node.args[0] for node in graph.nodes if node.op == "aten::neg"}
     graph.nodes[:] = [node for node in graph.nodes if node.outputs[0] not in replaced]
     for node in graph.nodes:
@@ -372,7 +372,7 @@ class AbsForRelu(ir.passes.InPlacePass):
 
 
 class CleanUp(ir.passes.InPlacePass):
-    """Nothing, after all other passes."""
+    """A pass that changes nothing, after all other passes."""
 
     last = True
 

@@ -1,4 +1,4 @@
-"""The commands on hostile files of ONNX: an error of ours, no traceback, and nothing of another file."""
+"""Commands on hostile ONNX files: our error, no traceback, nothing of other files."""
 
 from __future__ import annotations
 

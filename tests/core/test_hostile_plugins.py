@@ -1,4 +1,4 @@
-"""Packs that take names, break when they are read, or never end: they stop no export that does not need them."""
+"""Packs that take names, break when read, or never end stop no other export."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Capsys = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty folder, the first on sys.path, whose modules are forgotten after the test."""
+    """Provide an empty first folder of sys.path, and forget its modules afterwards."""
     folder = tmp_path / "site"
     folder.mkdir()
     monkeypatch.syspath_prepend(str(folder))
@@ -50,7 +50,7 @@ def export_relu(**options: Any) -> onnxexp.ONNXProgram:
 
 
 def refusals(**options: Any) -> dict[str, str]:
-    """The reasons of the refused plugins, by distribution."""
+    """Return the reasons of the refused plugins, by distribution."""
     return {each.found.distribution: each.reason for each in states(configured(**options)) if each.state == "refused"}
 
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def sources() -> dict[str, str]:
-    """The text of every module of the core and the plugins, by its name."""
+    """Read every module of the core and the plugins, by its name."""
     roots = [ROOT / "core", *(path.parent for path in ROOT.glob("plugins/*/pyproject.toml"))]
     files = [(root, path) for root in roots for path in root.glob("onnxexp*/**/*.py")]
     return {
@@ -22,7 +22,7 @@ def sources() -> dict[str, str]:
 
 
 def run_at_import(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
-    """The imports that run with a module: not in functions, not for type checkers."""
+    """Yield the imports that run with a module, outside of functions and type checks."""
     for statement in body:
         if isinstance(statement, (ast.Import, ast.ImportFrom)):
             yield statement
@@ -40,7 +40,7 @@ def packages_around(name: str) -> set[str]:
 
 
 def imported(name: str, text: str, known: Mapping[str, str]) -> set[str]:
-    """The modules that must be complete before this one, except its own packages."""
+    """Find the modules that must be complete before this one, except its packages."""
     found: set[str] = set()
     for statement in run_at_import(ast.parse(text).body):
         if isinstance(statement, ast.Import):
@@ -55,7 +55,7 @@ def imported(name: str, text: str, known: Mapping[str, str]) -> set[str]:
 
 
 def cycle(texts: Mapping[str, str]) -> list[str]:
-    """The modules of one cycle of imports, [] where there is none."""
+    """Find the modules of one cycle of imports; return [] without a cycle."""
     try:
         TopologicalSorter({name: imported(name, text, texts) for name, text in texts.items()}).prepare()
     except CycleError as error:

@@ -1,4 +1,4 @@
-"""Tensors that cannot be part of a graph: kept between calls, or in objects that pytree does not flatten."""
+"""Tensors that are kept between calls, or in objects that pytree does not flatten."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_tensor_that_the_forward_keeps_is_a_warning_with_its_line() -> None:
 
 
 class Computed(torch.nn.Module):
-    """Writes tensors before it reads them, and one in a hook, as `torch.nn.utils.weight_norm` does."""
+    """Writes tensors before it reads them, one in a hook, as `weight_norm` does."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class Computed(torch.nn.Module):
 
 
 class Previous(Computed):
-    """Returns one that it reads first."""
+    """Returns a kept tensor that it reads first."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return super().forward(x) + self.shifted(x)

@@ -20,7 +20,7 @@ EVIL = "raise AssertionError('imported')\n"
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder on sys.path with the distribution "packed"; the first entry of sys.path is another folder, "before"."""
+    """Provide the distribution "packed" on sys.path, behind an empty folder "before"."""
     folder = tmp_path / "site"
     folder.mkdir()
     monkeypatch.syspath_prepend(str(folder))

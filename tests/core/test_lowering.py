@@ -24,7 +24,7 @@ FLOATS = TensorType(torch.float32, (2, 3))
 
 
 def mine(**symbolics: Any) -> SymbolicTable:
-    """A table whose entries win over the tests' own."""
+    """Build a table whose entries take precedence over the tests' own."""
     made = SymbolicTable("aten", override=True)
     for name, symbolic in symbolics.items():
         made(name)(symbolic)
@@ -209,7 +209,7 @@ class Relu(nn.Module):
 
 
 class Special(LoweringError):
-    """As a plugin may define them."""
+    """An error that a plugin may define."""
 
     def __init__(self, one: str, two: str) -> None:
         super().__init__(f"{one} and {two}")

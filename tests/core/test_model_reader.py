@@ -1,4 +1,4 @@
-"""Files of ONNX that anyone may have written: an error with the tensor's name, or the model."""
+"""ONNX files of any origin: an error with the tensor's name, or the model."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def model(
 
 
 def inside(tensor: TensorProto, where: str) -> onnx.ModelProto:
-    """A model with the tensor in a node's attribute, a subgraph, a function, or a list of tensors."""
+    """Build a model with the tensor in an attribute, subgraph, function or list."""
     if where == "attribute":
         return model(nodes=[helper.make_node("Constant", [], ["y"], value=tensor)])
     if where == "list":
@@ -129,7 +129,7 @@ EXTERNAL: dict[str, tuple[TensorProto, str]] = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with links, beside a private file."""
+    """Provide a folder with links, beside a private file."""
     (tmp_path / "secret").write_text(SECRET)
     (tmp_path / "folder2").mkdir()
     (tmp_path / "folder2" / "secret").write_text(SECRET)
@@ -240,7 +240,7 @@ def test_tied_weights_share_a_range_and_no_more(tmp_path: Path) -> None:
 
 
 def test_the_data_of_a_link_is_beside_its_target(tmp_path: Path) -> None:
-    """The cache of huggingface_hub."""
+    """The cache of huggingface_hub has such links."""
     (tmp_path / "blobs").mkdir()
     (tmp_path / "snapshot").mkdir()
     written(tmp_path / "blobs", model(external(location="m.onnx_data")))

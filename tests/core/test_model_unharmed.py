@@ -45,7 +45,7 @@ def test_backward_after_export(capture: str, training: bool) -> None:
 
 
 class Counting(torch.nn.Module):
-    """torch.export assumes a size that depends on values, which a run of the example checks."""
+    """A module with a data-dependent size, which a run of the example checks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -161,7 +161,7 @@ def test_another_thread_uses_the_model(capture: str, train: bool) -> None:
 
 
 class Writes(torch.nn.Module):
-    """A forward that writes into a parameter and a buffer, and replaces another buffer."""
+    """Writes into a parameter and buffers, and replaces another buffer."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -84,7 +84,7 @@ class Names:
 
 
 def module_state(sources: Sources) -> Iterator[Write]:
-    """The writes of functions to objects that outlive them."""
+    """Find the writes of functions to objects that outlive them."""
     trees = {name: ast.parse(text) for name, text in sources.items()}
     classes = {name: [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)] for name, tree in trees.items()}
     changing = {each.name: _changing_methods(each) for found in classes.values() for each in found}
@@ -100,7 +100,7 @@ def module_state(sources: Sources) -> Iterator[Write]:
 
 
 def _names(tree: ast.Module, modules: Container[str]) -> Names:
-    """The names of a module; `modules` are the stems of the project's files."""
+    """Collect the names of a module; `modules` are the stems of the project's files."""
     values = {name: value for statement in tree.body for name, value in _bound(statement)}
     made_by = {name: ast.unparse(value.func).rpartition(".")[2] for name, value in values.items() if isinstance(value, ast.Call)}
     cached = (each.name for each in tree.body if isinstance(each, ast.FunctionDef) and "cache" in _decorators(each))
@@ -117,7 +117,7 @@ def _is_of_project(node: ast.Import | ast.ImportFrom) -> bool:
 
 
 def _caches_tensors(function: ast.FunctionDef) -> bool:
-    """Whether `functools` caches tensors, which models of two exports could share."""
+    """Return whether `functools` caches tensors, which two exports could share."""
     return "cache" in _decorators(function) and function.returns is not None and "Tensor" in ast.unparse(function.returns)
 
 
@@ -126,7 +126,7 @@ def _decorators(function: ast.FunctionDef) -> str:
 
 
 def _bound(statement: ast.AST) -> Iterator[tuple[str, ast.AST | None]]:
-    """The names that a statement binds, each with its value."""
+    """Yield the names that a statement binds, each with its value."""
     if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
         names = (node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name))
@@ -141,7 +141,7 @@ def _bound(statement: ast.AST) -> Iterator[tuple[str, ast.AST | None]]:
 
 
 def _writes(function: Function, names: Names, changing: Mapping[str, set[str]]) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
-    """A function's statements and expressions that write to shared objects, by name."""
+    """Yield a function's writes to shared objects, each with the object's name."""
     visible = _visible(function, names)
     tries = [node for node in ast.walk(function) if isinstance(node, ast.Try)]
     last = [node for each in tries for statement in each.finalbody for node in ast.walk(statement)]
@@ -166,13 +166,13 @@ def _is_function_of_module(node: ast.AST, names: Names) -> bool:
 
 
 def _is_set_for_good(method: ast.Attribute, made_by: str, function: Function) -> bool:
-    """Whether a call sets a context variable that the function does not reset."""
+    """Return whether a call sets a context variable that the function does not reset."""
     calls = (ast.unparse(node.func) for node in ast.walk(function) if isinstance(node, ast.Call))
     return made_by == "ContextVar" and method.attr == "set" and f"{ast.unparse(method.value)}.reset" not in calls
 
 
 def _visible(function: Function, names: Names) -> dict[str, str]:
-    """The shared object behind each name in a function, aliases included."""
+    """Map each name in a function to its shared object, aliases included."""
     nodes = list(ast.walk(function))
     local = {node.arg for node in nodes if isinstance(node, ast.arg)}
     local |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
@@ -184,7 +184,7 @@ def _visible(function: Function, names: Names) -> dict[str, str]:
 
 
 def _changed(node: ast.AST) -> Iterator[ast.expr]:
-    """The expressions whose objects a node changes."""
+    """Yield the expressions whose objects a node changes."""
     if isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, (ast.Store, ast.Del)):
         yield node.value
     elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("setattr", "delattr", "next", "object.__setattr__"):
@@ -194,7 +194,7 @@ def _changed(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def _root(node: ast.expr) -> str:
-    """An expression's root: `x` for ``vars(x)["y"]``, `type(self)` for ``__class__``."""
+    """Return the root: `x` for ``vars(x)["y"]``, `type(self)` for ``__class__``."""
     while isinstance(node, (ast.Subscript, ast.Attribute)):
         if isinstance(node, ast.Attribute) and node.attr == "__class__":
             return f"type({ast.unparse(node.value)})"
@@ -212,13 +212,13 @@ def _first(function: ast.FunctionDef) -> str:
 
 
 def _changing_methods(owner: ast.ClassDef) -> set[str]:
-    """The methods of a class that write to their instance."""
+    """List the methods of a class that write to their instance."""
     methods = [node for node in owner.body if isinstance(node, ast.FunctionDef)]
     return {each.name for each in methods if any(_root(it) == _first(each) for node in ast.walk(each) for it in _changed(node))}
 
 
 def _class_writes(owner: ast.ClassDef, instantiated: Container[str]) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
-    """The writes of methods to the class, its mutable objects, or a plugin instance."""
+    """Yield writes of methods to the class, its mutable objects, or a plugin instance."""
     shared = {name for statement in owner.body for name, value in _bound(statement) if _is_mutable(value)}
     methods = [node for node in owner.body if isinstance(node, ast.FunctionDef)]
     stored = {

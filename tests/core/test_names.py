@@ -26,7 +26,7 @@ class Box:
 
 
 class Bag:
-    """A container that torch's pytree knows, without keys."""
+    """A container that is registered with torch's pytree, without keys."""
 
     def __init__(self, *items: Any) -> None:
         self.items = items

@@ -1,4 +1,4 @@
-"""A symbolic that returns another shape, dtype or number of results than torch is an error at export."""
+"""A symbolic whose results differ in shape, dtype or number is an error at export."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scatters into views whose elements overlap, which torch copies with their strides."""
+"""Scatters into overlapping views, which torch copies with their strides."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from tests.core.packs import TABLE, install
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder on sys.path for distributions; the working directory is another one."""
+    """Provide a folder of distributions on sys.path, outside the working directory."""
     (tmp_path / "site").mkdir()
     (tmp_path / "here").mkdir()
     monkeypatch.syspath_prepend(str(tmp_path / "site"))

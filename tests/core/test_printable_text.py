@@ -40,7 +40,7 @@ def test_no_control_reaches_a_terminal() -> None:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A model with the hostile text as each of its names."""
+    """Provide a model with the hostile text as each of its names."""
     model = model_of(weight=torch.ones(2, 3))
     (node,) = model.graph
     (value,) = node.outputs

@@ -1,4 +1,4 @@
-"""`ONNXProgram`: calls, arguments, runtime, saving. The models are made by hand."""
+"""`ONNXProgram` of models made by hand: calls, arguments, runtime, saving."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HEADER = '<ir_version: 10, opset_import: ["": 20]>'
 
 
 def model(graph: str) -> ir.Model:
-    """A model from ONNX's own text format."""
+    """Parse a model in ONNX's own text format."""
     return ir.from_onnx_text(HEADER + graph)
 
 
@@ -39,7 +39,7 @@ def program(
     constants: dict[int, Any] | None = None,
     **kwargs: Any,
 ) -> ONNXProgram:
-    """A program for `forward`, as the pipeline would make it from this example."""
+    """Build a program for `forward`, as the pipeline would from this example."""
     out_spec = pytree.tree_structure(forward(*args, **kwargs))
     signature = Signature(
         [InputSlot(name, leaf) for name, leaf in feeds.items()],
@@ -254,7 +254,7 @@ def test_large_models_go_through_a_file(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def failing(graph: str) -> str:
-    """The message about a graph whose last node, `bad` in the module `enc.0`, fails."""
+    """Return the message about a graph whose last node, `bad` in `enc.0`, fails."""
     broken = model(graph)
     bad = broken.graph[-1]
     bad.name = "bad"

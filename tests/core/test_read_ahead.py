@@ -1,4 +1,4 @@
-"""Large files are written by three threads: the same bytes, the same errors, and no thread that remains."""
+"""Three threads write large files: the same bytes and errors, no thread remains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs under the recorder, as a neutral graph."""
+"""The recorder makes a neutral graph of the operators that run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def lines(graph: Graph) -> list[str]:
 
 
 def recorded(function: Callable[..., Any], *shapes: tuple[int, ...]) -> Graph:
-    """The graph of a function of tensors of these shapes."""
+    """Record the graph of a function of tensors of these shapes."""
     recorder, mode = OpRecorder(text), FakeTensorMode()
     with mode:
         tensors = [torch.empty(shape) for shape in shapes]
@@ -80,7 +80,7 @@ def test_a_tensor_with_data_is_a_constant() -> None:
 
 
 def test_the_device_is_one_that_has_data() -> None:
-    """What is made where no device is said has no data either."""
+    """A tensor that is made without a device has no data either."""
     graph = recorded(lambda a: a + torch.zeros(2) + torch.ones(2, device=a.device) + torch.arange(2), (2,))
     devices = [arg for node in graph.nodes for arg in node.args if isinstance(arg, torch.device)]
     assert {device.type for device in devices} == {"cpu"}
@@ -102,7 +102,7 @@ def test_a_tensor_of_which_nothing_is_known() -> None:
 
 
 def test_without_a_kernel_for_meta_tensors_fake_ones_do() -> None:
-    """Here of nonzero, whose result has a size that depends on data."""
+    """The operator is nonzero, whose result has a data-dependent size."""
     mode = FakeTensorMode(shape_env=ShapeEnv())
     decomposer = Decomposer(lambda: mode, {}, lambda size: size if isinstance(size, int) else "dim_0")
     x = Value("x", TensorType(torch.float32, (4,)))
@@ -132,7 +132,7 @@ class Symbols:
         return int(written) if written.isdecimal() else written
 
     def run(self, function: Callable[..., Any], *shape: Any) -> Graph:
-        """The graph of a function of one tensor of this shape."""
+        """Record the graph of a function of one tensor of this shape."""
         with self.mode:
             tensor = torch.empty(shape)
         self.recorder.bind_value(tensor, Value("a", TensorType(torch.float32, tuple(map(self.text, shape)))))
@@ -168,7 +168,7 @@ def test_a_size_is_computed_once(symbols: Symbols) -> None:
 
 
 def test_a_size_that_came_out_before(symbols: Symbols) -> None:
-    """An axis of what an operator has made says it as well."""
+    """An axis of an operator's result identifies the size as well."""
     graph = symbols.run(lambda a: torch.cat([a, a]).new_zeros(2 * a.shape[0]), symbols.rows)
     assert [node.op for node in graph.nodes] == ["aten::cat", "aten::sym_size.int", "aten::new_zeros"]
     assert graph.nodes[1].args == [graph.nodes[0].outputs[0], 0]
@@ -186,7 +186,7 @@ def test_quotients(symbols: Symbols) -> None:
 
 
 def test_sizes_that_are_known_as_a_whole(symbols: Symbols) -> None:
-    """Of ``rows*columns`` neither is known by itself."""
+    """Neither factor of ``rows*columns`` is known by itself."""
     graph = symbols.run(lambda a: a.reshape(-1).new_zeros(a.shape[0] * 4 + 2), symbols.rows * symbols.columns, 4)
     assert lines(graph)[1:4] == [
         "%sym_size: int(rows*columns) = aten::sym_size.int(%a, 0)",

@@ -40,7 +40,7 @@ class Block(nn.Module):
 
 
 def model() -> nn.Module:
-    """The weights are the same each time, although threads share torch's generator."""
+    """Build a block with fixed weights, although threads share torch's generator."""
     block = Block().eval()
     with torch.no_grad():
         for number, parameter in enumerate(block.parameters()):
@@ -56,7 +56,10 @@ def digest(module: nn.Module | None = None) -> str:
 
 
 def in_threads(function: Any, count: int, rounds: int) -> list[Any]:
-    """The results of `rounds` calls in each of `count` threads, or the first error."""
+    """Collect the results of `rounds` calls in each of `count` threads.
+
+    Raises the first error of a thread.
+    """
     results: list[Any] = []
     errors: list[BaseException] = []
     start = threading.Barrier(count)
@@ -140,7 +143,7 @@ def test_the_order_of_exports_makes_no_difference() -> None:
 
 
 def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
-    """A process of its own that knows this repository's packages."""
+    """Run Python in a process of its own, with this repository's packages."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "core")]), "OMP_NUM_THREADS": "1", **environment}
     return subprocess.run([sys.executable, "-c", code], capture_output=True, env=env, cwd=ROOT, timeout=300, check=False)
 
@@ -149,7 +152,7 @@ def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[byt
 def test_another_process_gives_the_same_bytes(seed: str) -> None:
     """The bytes depend neither on the hash seed nor on earlier exports.
 
-    Nothing is written to the terminal.
+    The export writes nothing to the terminal.
     """
     code = (
         "import torch\n"

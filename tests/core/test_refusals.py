@@ -1,4 +1,4 @@
-"""Messages where torch.export refuses. It really runs: functions need real source."""
+"""Messages where torch.export itself refuses functions, which need real source."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ batch = Dim("batch", min=2)
 
 
 def fail(model: Any, args: Any, *, strict: bool = False, **options: Any) -> str:
-    """What is said about a capture that must fail."""
+    """Return the explanation of a capture that must fail."""
     spec = read_dynamic(model.forward, args, {}, **options)
 
     def attempt() -> object:

@@ -1,4 +1,4 @@
-"""What people read: the printed graph."""
+"""The printed graph, for people to read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What CONTRIBUTING.md requires and a machine can check: sizes, imports, printing.
+"""Rules of CONTRIBUTING.md that a machine can check: sizes, imports, printing.
 
-Each check is a function from a parsed module to its offences, so that the checks are themselves tested: on the repository,
-which must have none, and on a line that must be one.
+Each check is a function from a parsed module to its offences. The tests run it on the repository, which must have no offence, and
+on a line that must be one.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def offences(check: Check, *roots: Path) -> list[str]:
 
 
 def ancestors(node: ast.AST, tree: ast.Module) -> Iterator[ast.AST]:
-    """The nodes around a node, from the inside out."""
+    """Yield the nodes around a node, from the inside out."""
     parents = {child: parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)}
     while node in parents:
         node = parents[node]
@@ -71,12 +71,12 @@ def ancestors(node: ast.AST, tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def docstrings(tree: ast.Module) -> set[ast.AST]:
-    """String statements: docstrings, and those under constants or attributes."""
+    """Find the string statements: docstrings, and those under constants or attributes."""
     return {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)}
 
 
 def body_lines(function: Function) -> int:
-    """The lines of a function's body, without its signature and docstring."""
+    """Count the lines of a function's body, without its signature and docstring."""
     body = function.body[1:] if ast.get_docstring(function) is not None else function.body
     return (function.end_lineno or 0) - body[0].lineno + 1 if body else 0
 
@@ -93,7 +93,7 @@ def long_file(module: Module) -> Iterator[str]:
 
 
 def long_first_lines(module: Module) -> Iterator[str]:
-    """Docstrings with a too long first line; a symbolic's is the torch schema."""
+    """Name docstrings with a too long first line; a symbolic's is the torch schema."""
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Module | ast.ClassDef | Function) and (text := ast.get_docstring(node)):
             first = text.splitlines()[0]
@@ -150,7 +150,7 @@ def _exported(tree: ast.Module) -> list[str]:
 
 
 def _is_of_others(imported: str | None, module: Module) -> bool:
-    """Whether a module is the core's, or another plugin's."""
+    """Return whether a module is the core's, or another plugin's."""
     package = (imported or "").partition(".")[0]
     return (
         package != imported
@@ -160,7 +160,7 @@ def _is_of_others(imported: str | None, module: Module) -> bool:
 
 
 def private_imports(module: Module) -> Iterator[str]:
-    """Names of onnxexp or of another plugin that a plugin imports although they are not public."""
+    """Name a plugin's imports from onnxexp or another plugin that are not public."""
     public = {*onnxexp.__all__, *DOORS}
     modules = public_modules()
     own_names = {"onnxexp"}
@@ -182,7 +182,7 @@ def private_imports(module: Module) -> Iterator[str]:
 
 @functools.cache
 def core_attributes() -> frozenset[str]:
-    """The private methods and attributes of the core's classes."""
+    """Collect the private methods and attributes of the core's classes."""
     found = set()
     for module in modules(CORE):
         classes = [node for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef)]
@@ -198,7 +198,7 @@ def _own_attributes(tree: ast.Module) -> Iterator[ast.Attribute]:
 
 
 def private_attributes(module: Module) -> Iterator[str]:
-    """Private attributes of the core's objects in a plugin: `op._state`, `x._value`."""
+    """Name a plugin's uses of private attributes of the core: `op._state`, `x._value`."""
     own = {node.name for node in ast.walk(module.tree) if isinstance(node, Function)}
     private = core_attributes() - own - {each.attr for each in _own_attributes(module.tree)}
     for node in ast.walk(module.tree):
@@ -212,7 +212,7 @@ def private_attributes(module: Module) -> Iterator[str]:
 
 @functools.cache
 def torch_operators() -> tuple[frozenset[str], frozenset[str]]:
-    """The names of ATen's operators (``add``), and with overloads (``add.Tensor``)."""
+    """Return the names of ATen's operators, and those with overloads (``add.Tensor``)."""
     schemas = [schema for schema in torch._C._jit_get_all_schemas() if schema.name.startswith("aten::")]
     plain = {schema.name.removeprefix("aten::") for schema in schemas}
     overloads = {f"{schema.name.removeprefix('aten::')}.{schema.overload_name}" for schema in schemas if schema.overload_name}
@@ -226,13 +226,13 @@ def _strings(*nodes: ast.AST) -> Iterator[ast.Constant]:
 
 
 def _asks_for_op(node: ast.AST) -> bool:
-    """Whether an expression reads the name of a node's operator; `op` is the builder."""
+    """Return whether an expression reads an operator's name; `op` is the builder."""
     attributes = {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
     return bool(attributes & {"op", "target"}) or (isinstance(node, ast.Name) and node.id in {"op_name", "target"})
 
 
 def _dispatching(tree: ast.Module) -> Iterator[ast.Constant]:
-    """The strings that an operator's name is compared with."""
+    """Yield the strings that an operator's name is compared with."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare) and any(map(_asks_for_op, [node.left, *node.comparators])):
             yield from _strings(node)
@@ -245,7 +245,7 @@ def _dispatching(tree: ast.Module) -> Iterator[ast.Constant]:
 
 
 def operator_names(module: Module) -> Iterator[str]:
-    """Where a module of the core knows one of ATen's operators."""
+    """Name the places where a module of the core refers to an ATen operator."""
     if module.name.startswith(KNOWS_OPERATORS):
         return
     plain, overloads = torch_operators()
@@ -262,7 +262,7 @@ def operator_names(module: Module) -> Iterator[str]:
 
 
 def prints(module: Module) -> Iterator[str]:
-    """Writes to stdout outside the command line, not guarded by `verbose`."""
+    """Name writes to stdout outside the command line, not guarded by `verbose`."""
     if "/_cli/" in module.name or "/commands" in module.name:
         return
     for node in ast.walk(module.tree):
@@ -279,7 +279,7 @@ _EVALUATES = {
 
 
 def evaluations(module: Module) -> Iterator[str]:
-    """Calls that run the text that they are given; `sympify` does without `strict`."""
+    """Name calls that run a text as code; `sympify` does so without `strict`."""
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Call):
             strict = any(each.arg == "strict" and ast.unparse(each.value) == "True" for each in node.keywords)

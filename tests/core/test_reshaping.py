@@ -1,4 +1,4 @@
-"""A reshape of a dynamic tensor has the sizes that the call says, at every size."""
+"""A reshape of a dynamic tensor has the sizes of the call, at every size."""
 
 from __future__ import annotations
 

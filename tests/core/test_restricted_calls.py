@@ -1,4 +1,4 @@
-"""What narrows the sizes of a program: its metadata, and calls that it refuses."""
+"""Restricted sizes of a program: its metadata, and calls that it refuses."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ STORED = [
 def test_a_program_from_a_file(
     model: Callable[..., Any], args: Any, shapes: Any, text: str, warned: bool, inside: list[Any], outside: list[Any]
 ) -> None:
-    """The file has the guards, but not their lines: those that torch.nn or an operator may have made are not told."""
+    """A file has guards without lines; the warning omits those that torch may make."""
     program = loaded(model, args, shapes, warned)
     assert program.model.metadata_props.get("onnxexp.restrictions") == text
     for call in inside:
@@ -171,7 +171,7 @@ def test_a_program_from_a_file(
 
 
 def loaded(model: Callable[..., Any], args: Any, shapes: Any, warned: bool) -> ONNXProgram:
-    """The export of a program that went through a file."""
+    """Export a program that was saved to a file and loaded from it."""
     module = Model(model) if len(args) == 1 else Pair(model)
     file = io.BytesIO()
     torch.export.save(torch.export.export(module, args, dynamic_shapes=shapes), file)
@@ -183,7 +183,7 @@ def loaded(model: Callable[..., Any], args: Any, shapes: Any, warned: bool) -> O
 
 
 def test_guards_that_fail() -> None:
-    """torch takes the size of the tensor that the example's views for the input's own."""
+    """torch takes the size of the tensor that the example is a view of for its own."""
     given = torch.export.export(Pair(shorter), (X[:5], X), dynamic_shapes=(ROWS, ROWS))
     file = io.BytesIO()
     torch.export.save(given, file)

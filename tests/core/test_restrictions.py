@@ -24,7 +24,7 @@ TABLE = torch.ones(1024, 4)
 
 
 def told(model: Callable[..., Any], *args: Any, shapes: Any = ({0: "n"},)) -> list[str]:
-    """What the export warns of, each condition with the code that made it."""
+    """Return the conditions that the export warns of."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         onnxexp.export(model, args or (X,), capture="export", dynamic_shapes=shapes)
@@ -118,7 +118,7 @@ def test_what_the_example_decided_is_told(model: Callable[..., Any], conditions:
     ],
 )
 def test_no_condition_fails_the_export(decides: Callable[[Any], Any], condition: str | None) -> None:
-    """Also those that cannot be computed at every size. None: it always holds."""
+    """Some conditions cannot be computed at every size; None stands for a true one."""
 
     def model(x: torch.Tensor) -> torch.Tensor:
         return x * 2 if decides(x.shape[0]) else x
@@ -128,7 +128,7 @@ def test_no_condition_fails_the_export(decides: Callable[[Any], Any], condition:
 
 @pytest.mark.parametrize(("bound", "conditions"), [(1, ["k > 1"]), (-5, ["k > -5"]), (-1000, [])])
 def test_numbers_may_be_negative(bound: int, conditions: list[str]) -> None:
-    """Far from zero they are not tried."""
+    """Numbers far from zero are not tried."""
 
     def model(x: torch.Tensor, k: int) -> torch.Tensor:
         return x * k if k > bound else x
@@ -146,7 +146,7 @@ def test_a_static_export_keeps_nothing_to_tell() -> None:
 
 
 def test_a_condition_on_a_float() -> None:
-    """torch.export makes it in strict mode."""
+    """torch.export makes such a condition in strict mode."""
 
     def rooted(x: torch.Tensor) -> torch.Tensor:
         return x * 2 if math.sqrt(x.shape[0]) > 2.5 else x
@@ -277,7 +277,7 @@ def pooled(x: torch.Tensor) -> torch.Tensor:
 
 
 def fixed(model: Callable[..., Any], dim: Any, size: int, capture: str) -> str:
-    """The code of the line that the error names."""
+    """Return the code of the line that the error names."""
     with pytest.raises(CaptureError, match="fixes a number that depends on a dynamic size: .*leave the axis out") as caught:
         onnxexp.export(model, (torch.randn(2, size),), capture=capture, dynamic_shapes=({0: "b", 1: dim},))
     found = re.search(r' == [0-9.]+ \(File "([^"]*)", line \d+: (.*?)\)\.', str(caught.value))

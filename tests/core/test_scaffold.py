@@ -22,7 +22,7 @@ EXAMPLE = ROOT / "examples" / "plugin"
 
 
 def run(*command: str, cwd: Path, site: Path | None = None) -> str:
-    """What a command prints; it must succeed."""
+    """Run a command that must succeed, and return its output."""
     settings = {**os.environ, "PYTHONPATH": str(site or ""), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
         [sys.executable, *command],
@@ -47,7 +47,7 @@ CACHES = ("__pycache__", ".pytest_cache", ".ruff_cache", ".mypy_cache", "build",
 
 
 def files(folder: Path) -> dict[str, Path]:
-    """What a folder holds, by its path in there, without what tools leave behind."""
+    """List a folder's files by relative path, without what tools leave behind."""
     found = {path.relative_to(folder): path for path in folder.rglob("*") if path.is_file()}
     return {
         path.as_posix(): full
@@ -58,7 +58,7 @@ def files(folder: Path) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def pack(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A pack that was made and installed; `site` beside it is where."""
+    """Create a pack and install it into the folder `site` beside it."""
     folder = tmp_path_factory.mktemp("scaffold")
     create("Wave_Ops.2", folder / "pack")
     shutil.copytree(folder / "pack", folder / "sources")  # the build writes beside the sources
@@ -179,7 +179,7 @@ def test_no_torch_is_imported(tmp_path: Path) -> None:
 
 
 def test_the_example_says_what_it_does() -> None:
-    """Its README's table names every operator of its table, and all are its own: other models stay as they are."""
+    """The README's table names every operator of the pack's table, all of its own."""
     text = (EXAMPLE / "README.md").read_text()
     symbolics = (EXAMPLE / "acme_ops" / "symbolics.py").read_text()
     names = {

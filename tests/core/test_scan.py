@@ -17,7 +17,7 @@ ROWS = torch.randn(5, 3)
 
 
 def over(fn, *others, first=ROWS, dynamic=None, opsets=(9, 20), **options):
-    """A case with a dynamic first axis of the first input."""
+    """Build a case with a dynamic first axis of the first input."""
     return Case(fn, first, *others, dynamic={0: [0]} if dynamic is None else dynamic, opsets=opsets, **options)
 
 
@@ -115,7 +115,7 @@ def linear_recurrence(x):
     ),
 )
 def test_associative_scan(check):
-    """torch's own is unrolled for the length of the example."""
+    """torch's own associative_scan is unrolled for the length of the example."""
     check()
 
 

@@ -164,7 +164,7 @@ def test_a_kill_leaves_the_old_file(tmp_path: Path) -> None:
 
 @pytest.fixture
 def little_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 4 MiB."""
+    """Mount a file system of 4 MiB."""
     disk = tmp_path / "disk"
     disk.mkdir()
     if (
@@ -268,7 +268,7 @@ def test_the_largest_single_file_can_be_read(tmp_path: Path) -> None:
 
 
 def layers(count: int) -> ir.Model:
-    """A model with some tensors, all of whose elements are their number."""
+    """Build a model of `count` tensors, whose elements are all `count`."""
     return model_of(**{f"a{index}": torch.full((500 + 100 * count, 11), float(count)).t() for index in range(count)})
 
 

@@ -1,4 +1,4 @@
-"""Names and file objects that cannot be written to: an error with its cure, and no file."""
+"""Unwritable names and file objects: an error with its cure, and no file."""
 
 from __future__ import annotations
 

@@ -76,12 +76,12 @@ def graph_of(model: Any, *args: Any, strict: bool = False, names: Any = None) ->
 
 
 def places(graph: Graph) -> dict[str, Where]:
-    """By operator, the last of each."""
+    """Return the place of the last node of each operator."""
     return {node.op.partition(".")[0].removeprefix("aten::"): node.where for node in graph.walk()}
 
 
 def line(owner: Any, text: str) -> int:
-    """The number of the line that contains a text, in an object of this file."""
+    """Find the number of the line with a text in an object of this file."""
     lines, start = inspect.getsourcelines(owner)
     (offset,) = (index for index, code in enumerate(lines) if text in code)
     return start + offset
@@ -151,7 +151,7 @@ class Shaped(nn.Module):
 
 @STRATEGIES
 def test_sizes_are_where_they_are_asked_for(strict: bool) -> None:
-    """torch puts them at the begin, under a line of its own."""
+    """torch computes the sizes at the beginning, under a line of its own."""
     found = places(graph_of(nn.Sequential(Shaped()), strict=strict))
     assert (found["sym_size"].file, found["sym_size"].line) == (HERE, line(Shaped, "# asks"))
     assert (found["sym_size"].scope, found["sym_size"].module) == ("0", "Shaped")
@@ -186,7 +186,7 @@ def test_models_of_torch_alone(strict: bool) -> None:
 
 
 def test_given_programs() -> None:
-    """They have what torch keeps, the frames called forward."""
+    """Given programs have the frames that torch keeps, those called forward."""
     program = torch.export.export(Model(), (X,))
     spec = read_dynamic(Model().forward, (X,), {}, program=program)
     found = places(frontend.from_exported(program, spec).graph)
@@ -255,7 +255,7 @@ def test_paths(path: str) -> None:
 
 
 def test_conditions_that_only_raise_or_warn(tmp_path: Path) -> None:
-    """Such a branch computes nothing, so that the other one is right for all sizes that pass it."""
+    """Such a branch computes nothing, so the other one is right at all sizes there."""
     for name, text, expected in (("messages", MESSAGES, True), ("branches", BRANCHES.replace("raise", "return"), False)):
         path = tmp_path / f"{name}.py"
         path.write_text(text)

@@ -1,4 +1,4 @@
-"""What an export leaves as it was, and models that torch has wrapped."""
+"""State that an export leaves as it was, and models that torch has wrapped."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ class Forgetful(nn.Module):
 
 
 class ThroughData(nn.Module):
-    """A module that writes through `.data`; `len` of a dynamic axis makes torch.export capture it in strict mode."""
+    """A module that writes through `.data`.
+
+    `len` of a dynamic axis makes torch.export capture it in strict mode.
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -375,7 +375,7 @@ def test_an_excuse_must_hold() -> None:
 
 
 def test_a_case_that_fails_still_counts() -> None:
-    """Its own test tells; the table's says who was asked."""
+    """The case's own test fails; the table's test only counts the calls."""
 
     def declining(op: Builder, x: Tensor) -> Tensor:
         """twice(Tensor x) -> Tensor"""

@@ -1,4 +1,4 @@
-"""Versions of torch: newer ones are warned of, and what differs is in one module."""
+"""Versions of torch: a warning for newer ones, and one module for the differences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onnxexp._torch_compat import NEWEST_TESTED, untested_torch
 from tests.core import tiny
 
 ROOT = Path(__file__).resolve().parents[2]
-MAY_NAME_TORCHSCRIPT = {"torch_compat.py", "model_target.py", "mode.py", "tracing_switch.py"}
+MAY_NAME_TORCHSCRIPT = {"_torch_compat.py", "model_target.py", "mode.py", "tracing_switch.py"}
 """The classes; the command that loads a file; what a trace replaces where torch.jit is; a switch of transformers."""
 
 

@@ -22,7 +22,7 @@ def test_a_layouts_number_is_torchs() -> None:
 
 @pytest.mark.parametrize("memory_format", MEMORY_FORMATS)
 def test_a_memory_formats_number_is_torchs(memory_format: torch.memory_format) -> None:
-    """A trace shows it."""
+    """A trace shows torch's number of a memory format."""
     example = torch.ones([1] * (5 if memory_format is torch.channels_last_3d else 4))
     traced = torch.jit.trace(lambda x: x.clone(memory_format=memory_format), (example,))
     assert list(traced.graph.findNode("aten::clone").inputs())[1].toIValue() == type_code(memory_format)

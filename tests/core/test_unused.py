@@ -21,7 +21,7 @@ def chain(op: Builder) -> Tensor:
 
 
 def indices(op: Builder) -> Tensor:
-    """The second output of a MaxPool is optional; TopK's are not."""
+    """Leave second outputs unused: a MaxPool's is optional, a TopK's is not."""
     x = op.input("x", TensorType(torch.float32, (1, 2, 6)))
     pooled, _ = op.MaxPool(x, kernel_shape=[2], outputs=2)
     largest, _ = op.TopK(pooled, [1], outputs=2)
@@ -29,14 +29,14 @@ def indices(op: Builder) -> Tensor:
 
 
 def only_the_state(op: Builder) -> Tensor:
-    """The first output of an LSTM is optional too, and has to keep its place."""
+    """Use only the state of an LSTM, whose optional first output keeps its place."""
     x = op.input("x", TensorType(torch.float32, (4, 1, 3)))
     weights = op.constant(torch.randn(1, 8, 3)), op.constant(torch.randn(1, 8, 2))
     return op.LSTM(x, *weights, None, hidden_size=2, outputs=3)[1]  # type: ignore[no-any-return]
 
 
 def inside(op: Builder) -> Tensor:
-    """What only an unused node of a branch reads is unused outside."""
+    """Read a node only in an unused node of a branch, which makes it unused, too."""
     x = vector(op)
     outer = op.Exp(x)
 
@@ -48,7 +48,7 @@ def inside(op: Builder) -> Tensor:
 
 
 def normalized(op: Builder) -> Tensor:
-    """How many outputs a BatchNormalization has says what it computes."""
+    """Use the first of three outputs, whose number decides what the node computes."""
     x = op.input("x", TensorType(torch.float32, (2, 3)))
     ones = op.constant(torch.ones(3))
     return op.BatchNormalization(x, ones, ones, ones, ones, training_mode=1, outputs=3)[0]  # type: ignore[no-any-return]
@@ -65,7 +65,7 @@ def called(op: Builder) -> Tensor:
 
 
 def foreign(op: Builder) -> Tensor:
-    """Optional outputs of unknown operators are unknown; trailing ones are left out."""
+    """Use one of two outputs of an unknown operator, which keeps both."""
     domain = op.domain("my.domain")
     result: Tensor = domain.call("Two", vector(op), None, None, outputs=2)[0]
     result.stamp(TensorType(torch.float32, (2, 3)))
@@ -73,7 +73,7 @@ def foreign(op: Builder) -> Tensor:
 
 
 def test_what_only_an_unused_loop_reads_goes_with_it() -> None:
-    """The pass of onnx-ir leaves it."""
+    """onnx-ir's own pass does not remove such a node."""
     op = Builder(20)
     x = vector(op)
     outer, factor = op.Exp(x), op.constant(torch.full((3,), 7.0))

@@ -93,7 +93,7 @@ def test_other_structure() -> None:
 
 
 def adding(forward: Any) -> ONNXProgram:
-    """A program that adds, to be compared with `forward`."""
+    """Build a program that adds, to be compared with `forward`."""
     exported = program(ADD, lambda a, b: a + b, numbers(1), numbers(2), feeds={"a": 0, "b": 1})
     exported.eager = forward
     return exported

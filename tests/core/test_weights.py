@@ -58,7 +58,7 @@ def sharded(tensors: dict[str, torch.Tensor], folder: Path) -> Path:
 
 
 def untied(model: nn.Module) -> dict[str, torch.Tensor]:
-    """The state dict with each tied weight once."""
+    """Return the state dict with each tied weight once."""
     found: dict[int, str] = {}
     state = model.state_dict()
     return {
@@ -175,7 +175,7 @@ def test_the_checkpoint_may_be_removed_before_the_file_is_written(model: nn.Modu
 
 
 def changed(**changes: Any) -> dict[str, Any]:
-    """A state dict with other tensors, or without those that are None."""
+    """Return a state dict with other tensors, or without those that are None."""
     state = {**untied(Tied()), **{name.replace("__", "."): tensor for name, tensor in changes.items()}}
     return {name: tensor for name, tensor in state.items() if tensor is not None}
 
@@ -359,7 +359,7 @@ def test_other_threads_construct_real_modules() -> None:
 
 
 def mapped(file: Path) -> dict[str, int]:
-    """The memory of a mapped file, in kB."""
+    """Read the memory of a mapped file, in kB."""
     text = Path("/proc/self/smaps").read_text()
     block = text[text.index(str(file)) :].split("VmFlags")[0]
     return {match[1]: int(match[2]) for match in re.finditer(r"^(\w+): +(\d+) kB$", block, re.MULTILINE)}

@@ -1,4 +1,4 @@
-"""`write_file`, the writer of pages, tables and logs, promises what the model's own writer does."""
+"""`write_file` writes pages, tables and logs as safely as models are written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inputs that the forward changes in place, and examples in which inputs share memory."""
+"""Inputs that the forward changes in place, and inputs that share memory."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Transposes(nn.Module):
 @pytest.mark.parametrize("capture", ["export", "trace", "script"])
 @pytest.mark.parametrize("size", [3, 4])
 def test_an_axis_that_takes_the_place_of_another(size: int, capture: str) -> None:
-    """torch.export takes the static size that is there afterwards for the dynamic axis."""
+    """torch.export takes the static size after the change for the dynamic axis."""
     program = onnxexp.export(Transposes(), (torch.randn(size, 3),), dynamic_shapes=({0: "n"},), capture=capture)
     for n in (1, 2, 5):
         x = torch.randn(n, 3)

@@ -22,7 +22,7 @@ _ARITHMETIC = {"mul": "Mul", "div": "Div", "gt": "Greater", "lt": "Less", "ge": 
 
 
 def _together(op: Builder, self: Any, other: Any) -> tuple[Any, Any]:
-    """Both in torch's dtype of the two."""
+    """Cast both operands to the dtype to which torch promotes them."""
     known = [arg.dtype for arg in (self, other) if isinstance(arg, Tensor) and not arg.scalar]
     if not known:
         return self, other
@@ -163,7 +163,7 @@ def where(op: Builder, condition: Tensor, self: Tensor, other: Tensor) -> Tensor
 
 
 def export(model: Any, args: Any = (), f: Any = None, **options: Any) -> Any:
-    """`onnxexp.export` with this plugin alone (or `plugins` beside it)."""
+    """Export with this plugin alone, or with `plugins` beside it."""
     import onnxexp
 
     return onnxexp.export(model, args, f, plugins=[TINY, *options.pop("plugins", ())], **options)

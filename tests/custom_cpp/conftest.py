@@ -14,7 +14,7 @@ from tests.custom_cpp.foo_op import load_foo
 
 @pytest.fixture(autouse=True, scope="session")
 def _cache() -> Iterator[None]:
-    """One build of the torch bridge for all sessions, in a cache folder that is not the user's."""
+    """Share one build of the torch bridge, in a cache folder that is not the user's."""
     folder = Path(tempfile.gettempdir()) / "onnxexp-tests-cache"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder))

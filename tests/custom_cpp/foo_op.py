@@ -1,6 +1,6 @@
-"""The custom operator of torch.onnx's documentation, in C++: for torch, and for ONNX Runtime.
+"""The custom operator of torch.onnx's documentation, in C++.
 
-Both libraries are built once for a test session, and shared by its processes.
+One library is for torch, the other for ONNX Runtime. Both are built once for a test session, and its processes share them.
 """
 
 from __future__ import annotations
@@ -118,7 +118,10 @@ extern "C" Status RegisterCustomOps(void* options, const void* const* base) {
 
 
 def torch_library() -> Path:
-    """The library that registers `cpp_ops::foo_forward` and `cpp_ops::bar` with torch, without fake kernels."""
+    """Build the library that registers `cpp_ops::foo_forward` and `cpp_ops::bar`.
+
+    The operators have no fake kernels.
+    """
     includes = [f"-I{path}" for path in cpp_extension.include_paths()]
     libraries = [f"-L{path}" for path in cpp_extension.library_paths()]
     abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"
@@ -126,7 +129,7 @@ def torch_library() -> Path:
 
 
 def ort_library() -> Path:
-    """The library with ONNX Runtime's kernel of `custom_domain::Foo`."""
+    """Build the library with ONNX Runtime's kernel of `custom_domain::Foo`."""
     return _built("foo_ort", _ORT, [], [])
 
 

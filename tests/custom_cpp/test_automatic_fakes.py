@@ -35,7 +35,7 @@ class Lambda(nn.Module):
 
 
 def shapes(function: Callable[..., Any], *example: Tensor, axes: Any) -> list[list[str]]:
-    """The shapes of the exported outputs."""
+    """Return the shapes of the exported outputs."""
     program = onnxexp.export(Lambda(function), example, dynamic_shapes=(axes,), capture="export")
     return [[str(size) for size in output.shape or ()] for output in program.model.graph.outputs]
 

@@ -1,4 +1,4 @@
-"""torch operators that ONNX cannot express, run by the torch bridge beside standard nodes."""
+"""Operators that ONNX cannot express, run by the torch bridge beside others."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_the_export_names_the_nodes_that_need_torch() -> None:
 
 
 def test_a_program_runs_from_several_threads() -> None:
-    """The Python operator of one thread waits for the lock of the interpreter, which another has while it makes tensors."""
+    """An operator in Python waits for the interpreter lock that another thread has."""
 
     @torch.library.custom_op("onnxexp_tests::doubled", mutates_args=())
     def doubled(x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The custom operators of torch.onnx's documentation (1.10 to 2.2), run to numbers."""
+"""Custom operators of torch.onnx's documentation (1.10 to 2.2), with the results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CustomModel(nn.Module):
 
 @pytest.fixture
 def registered() -> Iterator[None]:
-    """The symbolic of the documentation, by torch.onnx's names."""
+    """Register the documentation's symbolic, by torch.onnx's names."""
 
     @onnxexp_torch_onnx.symbolic_helper.parse_args("v", "v", "f", "i")
     def symbolic_foo_forward(g: Any, input1: Any, input2: Any, attr1: float, attr2: int) -> Any:

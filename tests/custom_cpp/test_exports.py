@@ -1,4 +1,4 @@
-"""A C++ operator in every frontend, at several versions of its domain, run in each of the four ways."""
+"""A C++ operator in every frontend and at several versions, run in four ways."""
 
 from __future__ import annotations
 
@@ -115,7 +115,10 @@ def test_a_table_in_a_plugin() -> None:
 
 
 def ways(tmp_path: Path) -> dict[str, Any]:
-    """Sessions that run the operator by a library, a body, the torch bridge, and ONNX's reference evaluator."""
+    """Provide sessions that run the operator in each way.
+
+    The ways are a library, a body, the torch bridge, and ONNX's reference evaluator.
+    """
     register_op("cpp_ops::foo_forward", onnx="custom_domain::Foo", attrs=ATTRS)
     plain = exported()
     register_op(

@@ -1,4 +1,4 @@
-"""What can be registered, and what is said about the rest."""
+"""Registrations, and the errors for what cannot be registered."""
 
 from __future__ import annotations
 

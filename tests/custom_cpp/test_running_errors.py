@@ -1,4 +1,4 @@
-"""What the running side says where an operator cannot be run."""
+"""The errors where an operator cannot be run."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def test_a_broken_file_in_the_cache(empty_cache: Path, monkeypatch: pytest.Monke
 
 
 def test_an_unknown_layout_of_the_api_is_refused(tmp_path: Path) -> None:
-    """A table of functions that are not ONNX Runtime's: nothing but the round trip through a status is called."""
+    """Of another library's functions, only the round trip through a status is called."""
     source = """
         #include <cstdint>
         static const char* other(void*) { return "other"; }

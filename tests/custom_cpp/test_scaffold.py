@@ -23,7 +23,7 @@ EVERYTHING = (
 
 
 def compiled(folder: Path, name: str = "gate") -> Path:
-    """ONNX Runtime's library, which needs nothing but a compiler."""
+    """Compile ONNX Runtime's library, which needs nothing but a compiler."""
     target = folder / "ort.so"
     command = ["c++", "-shared", "-fPIC", "-std=c++20", "-Wall", "-Wextra", "-Werror", "-o", target, f"csrc/{name}_ort.cpp"]
     subprocess.run(command, cwd=folder, check=True)

@@ -1,4 +1,4 @@
-"""A file that names libraries, modules and operators of torch runs none of them unless it is trusted."""
+"""An untrusted file runs no library, module or operator of torch that it names."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def file(folder: Path, metadata: Any, **attributes: Any) -> Path:
 
 @pytest.fixture
 def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
-    """A file that names a library and a module, which write the second file."""
+    """Provide a file that names a library and a module, which write the second file."""
     marker = tmp_path / "marker"
     (tmp_path / "code.cpp").write_text(CODE.replace("MARKER", str(marker)))
     library = tmp_path / "evil.so"

@@ -1,4 +1,4 @@
-"""Runs the code blocks of a Markdown page, as its reader would.
+"""Run the code blocks of a Markdown page as its reader would.
 
 The rules that a page keeps:
 
@@ -62,7 +62,7 @@ class Block:
 
 
 def blocks(markdown: str) -> list[Block]:
-    """Every fenced block of a page. Raises ValueError for one that does not end."""
+    """Read every fenced block of a page; raise ValueError for one that does not end."""
     found, lines = [], enumerate(markdown.splitlines(), 1)
     for number, line in lines:
         fence = _FENCE.match(line)
@@ -81,7 +81,7 @@ def blocks(markdown: str) -> list[Block]:
 
 
 def run(page: Path, folder: Path) -> None:
-    """Run a page's blocks in a folder. Raises AssertionError with page and line."""
+    """Run a page's blocks in a folder; raise AssertionError with page and line."""
     with pytest.MonkeyPatch.context() as patch, _modules_forgotten(folder):
         Page(page, folder, patch).run()
 
@@ -150,7 +150,7 @@ class Page:
             raise AssertionError(f"{self._at(block)}: the page shows\n{want}\nthe block prints\n{got}")
 
     def _test(self, block: Block) -> None:
-        """A page's own tests, as its reader would run them."""
+        """Run a page's own tests as its reader would."""
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts=", block.title]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
@@ -167,7 +167,7 @@ class Page:
             self._install(path.parent, tomllib.loads(block.text))
 
     def _install(self, project: Path, toml: dict[str, Any]) -> None:
-        """Leave pip's traces of an editable install: metadata, and the path's entry."""
+        """Write the metadata and the path entry of an editable install by pip."""
         about = toml.get("project")
         if about is None:
             return
@@ -225,7 +225,7 @@ class Page:
 
 
 def _commands(text: str) -> Iterator[tuple[str, str]]:
-    """Each command of a console block with its output, or each line without prompts."""
+    """Yield each command of a console block with its output, or lines without prompts."""
     if not text.startswith("$ "):
         yield from ((line, "") for line in text.splitlines() if line.strip())
         return

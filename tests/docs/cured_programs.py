@@ -1,4 +1,4 @@
-"""Programs that fail, the first words of their messages, and the same programs with the cure of the message applied."""
+"""Programs that fail, and the same programs with the cure of the message applied."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LINEAR = nn.Linear(3, 3)
 
 
 class Cure(NamedTuple):
-    """A call that fails with a message, and the same call with the change that the message proposes."""
+    """A call that fails with a message, and the same call with the message's cure."""
 
     message: str
     fails: Callable[[], Any]

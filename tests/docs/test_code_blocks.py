@@ -1,4 +1,4 @@
-"""The code of the documentation runs, and prints what the documentation says."""
+"""The code of the documentation runs, and prints the documented output."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`docs/how-to/my-export-failed.md` has every message: each class, and each message or warning without a cure of its own.
+"""`docs/how-to/my-export-failed.md` has every message without a cure of its own.
 
-`test_code_blocks.py` runs its programs and compares their messages.
+The page also has each error class. `test_code_blocks.py` runs its programs and compares their messages.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CURE = re.compile(
 
 
 class Message(NamedTuple):
-    """An error or a warning that the sources make, with its text between the values that it shows."""
+    """An error or a warning of the sources, with its text between the values."""
 
     place: str
     text: str
@@ -57,7 +57,10 @@ def messages(source: str, place: str) -> Iterator[Message]:
 
 
 def quoted(message: Message, page: str) -> bool:
-    """Whether the page has the longest piece of a message, or quotes (``a ... b``) a part of it."""
+    """Return whether the page has a message's longest piece, or quotes a part of it.
+
+    A quote has the form ``a ... b``.
+    """
     if " ".join(max(message.pieces, key=len).strip(" \n.,:;()").split()) in page:
         return True
     quotes = [re.split(r"\s*\.\.\.\s*", quote.strip(" .:;")) for quote in re.findall(r"`([^`]+)`", re.sub("```.*?```", "", page))]
@@ -66,7 +69,7 @@ def quoted(message: Message, page: str) -> bool:
 
 
 def missing(source: str, place: str, page: str) -> list[str]:
-    """The messages that have no cure and are not on the page."""
+    """List the messages that have no cure and are not on the page."""
     found = messages(source, place)
     return [f"{each.place}: {each.text}" for each in found if not _CURE.search(each.text) and not quoted(each, page)]
 

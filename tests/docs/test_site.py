@@ -26,7 +26,7 @@ API = "\n".join(page.read_text("utf-8") for page in sorted((DOCS / "reference" /
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built site. Warnings are errors: dead links, unlisted pages, bad names."""
+    """Build the site with warnings as errors: dead links, unlisted pages, bad names."""
     pytest.importorskip("mkdocs")
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
@@ -61,14 +61,14 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
 
 
 def test_the_page_of_settings_says_what_each_takes(site: Path) -> None:
-    """Markdown has its own ideas about braces and angle brackets in a table."""
+    """Markdown changes braces and angle brackets in a table."""
     page = html.unescape(re.sub(r"<[^>]+>", "", (site / "reference" / "configuration.html").read_text("utf-8")))
     for key in config.KEYS:
         assert key.expected in page, key.name
 
 
 def test_every_public_name_is_asked_for() -> None:
-    """The same without building, so that it is told where mkdocs is not installed."""
+    """The check needs no build, so it also runs where mkdocs is not installed."""
     directives = set(re.findall(r"^::: onnxexp\.(\w+)", API, re.MULTILINE))
     assert {*onnxexp.__all__} - {*errors.__all__} <= directives
 

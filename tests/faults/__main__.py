@@ -1,4 +1,4 @@
-"""Cause faults on purpose: writers of one path, kills, full disks, hostile files and packs, threads.
+"""Cause faults: writers of one path, kills, full disks, hostile files, threads.
 
 python -m tests.faults
 python -m tests.faults races --out faults.json
@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run(parts: tuple[str, ...] | list[str]) -> Iterator[Row]:
-    """Cause all faults of some parts; generate the results."""
+    """Cause all faults of some parts, and yield the results."""
     for part in parts:
         export_again()
         for fault in importlib.import_module(f"{__package__}.{part}").FAULTS:
@@ -57,7 +57,7 @@ def run(parts: tuple[str, ...] | list[str]) -> Iterator[Row]:
 
 
 def table(rows: list[Row]) -> str:
-    """A Markdown table: a line for each fault, a column for each exporter."""
+    """Build a Markdown table: a line for each fault, a column for each exporter."""
     exporters = list(dict.fromkeys(row.exporter for row in rows))
     lines = [f"| part | fault | {' | '.join(exporters)} |", "|---|---|" + "---|" * len(exporters)]
     for part, fault in dict.fromkeys((row.part, row.fault) for row in rows):

@@ -41,7 +41,7 @@ class Kind:
     """One kind of file.
 
     Attributes:
-        name: What the table calls it.
+        name: The name in the table.
         make: Write a good file, and what it needs, into an empty folder; return the file to damage.
         read: Read the file as onnxexp's commands do.
     """
@@ -52,7 +52,10 @@ class Kind:
 
 
 def command(*words: str) -> None:
-    """Run a command. Raises what it ends with: an OnnxExporterError, or a RuntimeError for a raw error."""
+    """Run a command, and raise the error that it ends with.
+
+    Raises OnnxExporterError for an error of ours, and RuntimeError for a raw error.
+    """
     errors = io.StringIO()
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(errors):
         status = main(list(words))
@@ -64,7 +67,7 @@ def command(*words: str) -> None:
 
 
 def variants(good: bytes, seed: int, count: int) -> Iterator[bytes]:
-    """Generate damaged variants: flipped bits, changed bytes, cut, repeated and moved pieces."""
+    """Generate damaged variants: flipped bits, changed bytes, moved and cut pieces."""
     draw = random.Random(seed)
     for index in range(count):
         data = bytearray(good)
@@ -81,7 +84,7 @@ def variants(good: bytes, seed: int, count: int) -> Iterator[bytes]:
 
 
 def outcomes(kind: Kind, folder: Path, count: int, seed: int = 0) -> tuple[collections.Counter[str], list[str]]:
-    """Read damaged variants of one kind; return the number of each outcome, and what went wrong."""
+    """Count the outcomes of damaged variants of one kind, and describe the problems."""
     file = kind.make(folder)
     good = file.read_bytes()
     kind.read(file)  # a good file is read, and imports are made before the fork

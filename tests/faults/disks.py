@@ -1,4 +1,4 @@
-"""Disks that are full, and files that may not be large enough, while an output is written over an older one."""
+"""Full disks, and limits of file sizes, while an output replaces an older one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _full(output: Output, row: Row, place: Path) -> None:
 
 
 def _explained(output: Output, folder: Path) -> None:
-    """Write the new output; an error of ours says what is the matter."""
+    """Write the new output; an error of ours must mention the lack of space."""
     try:
         output.write(folder, "new")
     except OnnxExporterError as error:
@@ -60,9 +60,9 @@ def _limited(output: Output, row: Row, place: Path) -> None:
 
 
 def _problems(output: Output, folder: Path, clean: set[str]) -> list[str]:
-    """Return what is wrong with an output, and what is left.
+    """Describe what is wrong with an output, and which files are left or gone.
 
-    The new output may have other files than the old one, up to the next write.
+    Until the next write, the new output may have other files than the old one.
     """
     problem = broken(output, folder, "old", "new")
     if output.exporter != ONNXEXP:

@@ -43,7 +43,7 @@ class Fault:
     """One kind of fault.
 
     Attributes:
-        name: What the table calls it.
+        name: The name in the table.
         cause: Cause the fault for an exporter in an empty folder, and fill the row.
         exporters: The exporters that can do the same.
     """

@@ -1,4 +1,4 @@
-"""Damaged files of every kind that onnxexp reads: an error of ours or a result, in bounded time and memory."""
+"""Damaged files of all kinds: our error or a result, in bounded time and memory."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _exported(folder: Path, external: bool = False) -> Path:
 
 
 def _with_functions(folder: Path) -> Path:
-    """A model with a function, attributes of every kind, and metadata that name torch operators."""
+    """Write a model with a function, all kinds of attributes, and torch metadata."""
     tensor = helper.make_tensor("t", TensorProto.FLOAT, [2, 2], [1.0, 2.0, 3.0, 4.0])
     body = [helper.make_node("Constant", [], ["c"], value=tensor), helper.make_node("Add", ["a", "c"], ["b"])]
     own = helper.make_function("own", "Own", ["a"], ["b"], body, [helper.make_opsetid("", 20)])

@@ -37,7 +37,7 @@ def write_user_files(folder: Path) -> None:
 
 
 def state(folder: Path) -> str:
-    """Return the tag of a whole export with the user's files; otherwise what is wrong."""
+    """Return the tag of a whole export with the user's files, or the problem."""
     if not folder.is_dir():
         return "there is no folder"
     try:
@@ -53,7 +53,7 @@ def state(folder: Path) -> str:
 
 def _interrupts(how: str) -> Callable[[Row, Path], None]:
     def cause(row: Row, place: Path) -> None:
-        """Interrupt an export over another one at each of its changes, and then export again."""
+        """Interrupt an export over another at each of its changes, then export again."""
         step, folder = 0, place / "out"
         while True:
             write(folder, "old")

@@ -1,4 +1,4 @@
-"""Run a function in a child process that ends at one of its changes to the file system."""
+"""Run a function in a child process that ends at one of its changes to files."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 def interrupted(
     function: Callable[[], Any], step: int, how: str, ends_with: type[BaseException] | tuple[type[BaseException], ...] = ()
 ) -> bool:
-    """Call a function in a forked child, interrupt it before its change number `step`; return whether it was interrupted.
+    """Call a function in a forked child; return whether it was interrupted.
 
     Args:
         function: The function.
-        step: The number of the change, from 0 on. A write and a flush to the disk count as changes, too.
+        step: The change before which it is interrupted, counted from 0; a write and a flush to the disk count, too.
         how: One of `INTERRUPTS`, or `FULL_DISK`, which counts only the changes that need space.
         ends_with: What the function may raise then, instead of the exception that interrupts it.
 

@@ -1,4 +1,4 @@
-"""Processes that are killed while they write, at each of their changes to the file system."""
+"""Processes that are killed at each of their changes to the file system."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ __all__ = ["FAULTS"]
 
 
 def _kill(output: Output, row: Row, place: Path) -> None:
-    """Kill the write of an output over an older one; then write once more, beside a live writer."""
+    """Kill the write of an output over an older one, then write once more.
+
+    A live writer runs beside the second write.
+    """
     step, again = 0, True
     while again:
         with older(output, place) as folder:

@@ -1,4 +1,4 @@
-"""What exporters write, as outputs that can be told apart when they are read again."""
+"""The outputs of exporters, which can be told apart when they are read again."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Output:
 
 
 def broken(output: Output, folder: Path, *tags: str) -> str:
-    """Return what is wrong with what is in a folder, unless it has one of some tags."""
+    """Return the problem of a folder's output, unless it has one of these tags."""
     try:
         found = output.read(folder)
     except Exception as error:  # noqa: BLE001 - whatever reading it raises
@@ -91,7 +91,7 @@ class _Model(torch.nn.Module):
 
 @functools.cache
 def _programs(exporter: str) -> dict[str, Any]:
-    """The exported models, all at once: a forked child exports none."""
+    """Export all models at once, since a forked child exports none."""
     args = (torch.ones(1, _WIDTH),)
     if exporter == ONNXEXP:
         return {tag: onnxexp.export(_Model(tag).eval(), args) for tag in TAGS}
@@ -101,7 +101,7 @@ def _programs(exporter: str) -> dict[str, Any]:
 
 
 def export_again() -> None:
-    """Forget the exported models: those of torch.onnx refer to the files that they were saved to."""
+    """Forget the exported models; torch.onnx's refer to the files they were saved to."""
     _programs.cache_clear()
 
 

@@ -73,7 +73,10 @@ COMMANDS: dict[str, Callable[[], int]] = {
 
 
 def _outcome(command: str, folder: Path) -> str:
-    """Run a command beside a pack in a forked child: "right", "clear error", "wrong", "traceback" or "hang"."""
+    """Run a command beside a pack in a forked child, and return its outcome.
+
+    An outcome begins with "right", "clear error", "wrong", "traceback" or "hang".
+    """
     child = fork()
     if child == 0:
         _run(COMMANDS[command], folder)

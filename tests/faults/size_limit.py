@@ -11,9 +11,9 @@ __all__ = ["size_limit"]
 
 @contextlib.contextmanager
 def size_limit(size: int) -> Iterator[None]:
-    """Limit the size of the files that this process writes.
+    """Limit the size of the files that this process writes inside the `with`.
 
-    A write beyond it raises OSError.
+    A write beyond the limit raises OSError.
     """
     old = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, old[1]))

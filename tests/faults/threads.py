@@ -46,7 +46,10 @@ def _example(*, training: bool) -> tuple[torch.nn.Module, torch.Tensor]:
 
 
 def _close(found: torch.Tensor, expected: torch.Tensor) -> bool:
-    """Whether two tensors differ by rounding at most: torch.export switches oneDNN off for the process."""
+    """Return whether two tensors differ by rounding at most.
+
+    torch.export switches oneDNN off for the process, which changes the rounding.
+    """
     return torch.allclose(found, expected, rtol=1.3e-6, atol=1e-5)
 
 
@@ -74,7 +77,10 @@ class _Training:
         self._both = [(each, torch.optim.SGD(each.parameters(), 1e-3, momentum=0.9)) for each in (self.model, self._twin)]
 
     def step(self, between: Callable[[], None] = lambda: None) -> str:
-        """Train one step, `between` forward and backward; return what differs from the step of the copy."""
+        """Train one step, and return what differs from the same step of the copy.
+
+        `between` runs between forward and backward.
+        """
         try:
             for model, optimizer in self._both:
                 optimizer.zero_grad()
@@ -100,7 +106,7 @@ def _problem(use: Callable[[], str]) -> str:
 
 
 def _beside_exports(row: Row, exports: int, export: Callable[[], None], use: Callable[[], str]) -> None:
-    """Use a model in a thread for as long as it is exported; `use` returns what went wrong."""
+    """Use a model in a thread while it is exported; `use` returns the problem."""
     done = threading.Event()
 
     def repeat() -> None:

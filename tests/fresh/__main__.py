@@ -1,4 +1,4 @@
-"""Compare exports in fresh processes with exports in a process that has exported much.
+"""Compare exports in fresh processes with those of a process that exported much.
 
 Each case is exported through each frontend alone, in a child of a process that has imported the packages and exported nothing.
 It is exported once more in a process that exports all cases, in random order. Both must give the same bytes, or the same error.
@@ -53,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def outcome(case: Case, frontend: str) -> str:
-    """Export a case at its highest opset, with its dynamic axes; return a digest of the file, or the error."""
+    """Export a case at its highest opset; return a digest of the file, or the error."""
     torch.manual_seed(0)
     opset = min(max(case.opsets), 25)
     arguments = case.arguments(opset, dynamic=case.dynamic is not None)
@@ -101,7 +101,7 @@ def _module(path: Path) -> types.ModuleType:
 
 
 def modules_with_cases(folder: Path) -> Iterator[Path]:
-    """The test modules of a folder that have cases."""
+    """Find the test modules of a folder that have cases."""
     return (path for path in sorted(folder.glob("test_*.py")) if "@cases(" in path.read_text("utf-8"))
 
 

@@ -22,7 +22,7 @@ __all__ = ["in_child", "preload"]
 
 
 def in_child(function: Callable[..., Any], *args: Any) -> Any:
-    """Call a function in a forked child and return its result, or a text if the child ends without one."""
+    """Call a function in a forked child; return its result, or a text without one."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -42,7 +42,7 @@ def in_child(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def preload() -> None:
-    """Import what an export imports, through any frontend, without an export in this process."""
+    """Import what exports through any frontend import, without an export here."""
     for name in in_child(_imported_by_exports):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)

@@ -1,4 +1,4 @@
-"""Each operator's case gives the same in a fresh process as in one that has exported much (full tier)."""
+"""Each case exports alike in a fresh process and after many exports (full tier)."""
 
 from __future__ import annotations
 

@@ -58,7 +58,10 @@ def is_rounding(
     actual: torch.Tensor,
     number: int,
 ) -> bool:
-    """Whether eager itself has such a value or shape in float64, or with other last digits of inputs or intermediate results."""
+    """Return whether a difference is rounding: eager itself can have such a result.
+
+    Eager runs in float64, and with other last digits of inputs or intermediate results.
+    """
     with _default_dtype(torch.float64):  # integers times a Python float
         exact = _results(lambda: make().double(), [x.double() if x.is_floating_point() else x for x in tensors], number)
     if exact is not None and exact.shape == actual.shape and not difference(exact.to(actual.dtype), actual):
@@ -83,7 +86,10 @@ def is_rounding(
 
 
 def _floor(expected: torch.Tensor) -> float:
-    """Return the difference that is rounding in any program, even where eager cannot run with other last digits."""
+    """Return the difference that counts as rounding in any program.
+
+    The limit applies even where eager cannot run with other last digits.
+    """
     if not expected.is_floating_point() or not expected.numel():
         return 0.0
     return _FLOOR.get(expected.dtype, 1e-5) * max(1.0, float(expected.double().abs().nan_to_num(posinf=0).max()))
@@ -100,7 +106,7 @@ def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
 
 
 def _distance(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Return the absolute differences: 0 between two NaNs, infinite between a NaN and a number."""
+    """Return absolute differences: 0 of two NaNs, infinite of a NaN and a number."""
     equal = (one == other) | (one.isnan() & other.isnan())
     return (one.double() - other.double()).abs().nan_to_num(nan=torch.inf).masked_fill(equal, 0)
 
@@ -113,7 +119,7 @@ def _results(make: Callable[[], torch.nn.Module], tensors: Sequence[torch.Tensor
 
 
 class _Rounding(TorchDispatchMode):
-    """Change the last digits of what each operator computes; of a sum, relative to its terms."""
+    """A mode that changes the last digits of results; of sums, relative to the terms."""
 
     supports_higher_order_operators = True
 

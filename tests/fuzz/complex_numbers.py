@@ -1,4 +1,4 @@
-"""Statements that compute with complex numbers: Fourier transforms, pairs of reals, products, magnitudes."""
+"""Statements on complex numbers: transforms, pairs of reals, products, magnitudes."""
 
 from __future__ import annotations
 
@@ -71,6 +71,6 @@ def complex_made(s: Scope) -> str:
 
 
 def complex_used(s: Scope) -> str:
-    """A real or complex result of complex numbers."""
+    """Write a real or complex result of complex numbers."""
     z = s.complex_tensor(at_least(1))
     return f"{s.new()} = {s.choice(_REAL if s.chance(0.6) else _COMPLEX).format(z=z, d=s.dim(z))}"

@@ -81,7 +81,7 @@ def size_arithmetic(s: Scope) -> str:
 
 
 def chosen(s: Scope) -> str:
-    """A choice between three tensors that broadcast."""
+    """Write a choice between three tensors that broadcast."""
     x = s.tensor()
     mask, y = s.fitting(s.shape(x)), s.fitting(s.shape(x), lambda value: integral(value) or floating(value))
     return f"{s.new()} = torch.where({mask} > {s.scalar()}, {x}, {y})"

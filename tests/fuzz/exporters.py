@@ -35,7 +35,7 @@ class Exported:
     """The program object, which refuses inputs outside of its stated range."""
 
     def is_limited(self, sizes: Mapping[str, int], tensors: Sequence[torch.Tensor]) -> bool:
-        """Whether the export has stated that the model is not right at these sizes."""
+        """Return whether the export has stated that the model is wrong at these sizes."""
         conditions = [part for message in self.messages for found in _RIGHT_ONLY.findall(message) for part in _conditions(found)]
         return any(not _holds(condition, sizes) for condition in conditions) or self._refuses(tensors)
 
@@ -61,7 +61,10 @@ def _conditions(text: str) -> list[str]:
 
 
 def _holds(condition: str, sizes: Mapping[str, int]) -> bool:
-    """Whether a condition holds; False where it depends on more than the sizes: ``eq(u0, 1)`` has other names."""
+    """Return whether a condition on the sizes is true.
+
+    A condition that depends on more than the sizes, such as ``eq(u0, 1)``, counts as False.
+    """
     try:
         return bool(eval(condition, {"__builtins__": {}, "max": max, "min": min}, dict(sizes)))
     except (NameError, SyntaxError, ArithmeticError, TypeError):

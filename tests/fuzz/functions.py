@@ -1,4 +1,4 @@
-"""Statements that define functions: defaults, keywords, closures, recursion, comprehensions."""
+"""Statements that define functions: defaults, closures, recursion, comprehensions."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ _CALLS = (
 
 
 def called(s: Scope) -> str:
-    """A function that the forward defines, and a call of it."""
+    """Write a function that the forward defines, and a call of it."""
     x = s.tensor(is_all(number, at_least(1)))
     return s.choice(_CALLS).format(v=s.new(), f=s.new("f"), x=x, y=s.fitting(s.shape(x)), d=s.dim(x), c=s.scalar())

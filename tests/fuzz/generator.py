@@ -1,4 +1,4 @@
-"""Write random programs: statements whose variables have shapes and dtypes that eager computed."""
+"""Write random programs, with shapes and dtypes that eager computed."""
 
 from __future__ import annotations
 
@@ -119,14 +119,14 @@ class _Writer:
             self._recompute()
 
     def _tensors(self, text: str) -> Iterator[tuple[str, torch.Tensor]]:
-        """The variables that hold tensors, if a statement assigns them or existed before."""
+        """Yield the tensor variables that a statement assigns, or that existed before."""
         assigned = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
         for name, value in self.names.items():
             if isinstance(value, torch.Tensor) and (name in assigned or name in self.scope.values) and name[0] in "vx":
                 yield name, value
 
     def _begin(self) -> None:
-        """Make an empty module, and the names that statements may use: its inputs and packages."""
+        """Make an empty module, and the names that statements may use."""
         torch.manual_seed(0)
         self.module = nn.Module().eval()
         self.names: dict[str, Any] = {"self": self.module, "torch": torch, "F": F, "nn": nn, "math": math}
@@ -143,7 +143,7 @@ class _Writer:
         self.scope.values = {name: self.names[name] for name in self.scope.values}
 
     def _outputs(self) -> tuple[str, ...]:
-        """The last variables, and some others; seldom a view, a size or the same again."""
+        """Choose the last variables and some others; seldom a view, a size or one twice."""
         rng, made = self.rng, [name for name in self.scope.values if not name.startswith("x")]
         names = [*self.scope.values]
         chosen_names = dict.fromkeys(made[-rng.randint(1, 2) :] + rng.sample(names, min(len(names), rng.randint(0, 2))))
@@ -194,7 +194,7 @@ def _ragged(text: str, made: Mapping[str, torch.Tensor], scope: Scope) -> set[st
 
 
 def _useful(value: torch.Tensor) -> bool:
-    """Whether values are finite and small, so that rounding explains no difference."""
+    """Return whether values are finite and small, so that no difference is rounding."""
     if value.layout != torch.strided or not 0 < value.numel() <= _MOST_ELEMENTS:
         return value.layout == torch.strided and value.numel() == 0
     return bool(value.isfinite().all()) and float(value.abs().max() if value.dtype != torch.bool else 1) <= _LARGEST
@@ -240,7 +240,7 @@ _FIRST_WITH_ATTENTION = 23
 
 
 def other_sizes(program: Program) -> Iterator[dict[str, int]]:
-    """Yield sizes of the dynamic axes to compare at, with 1 and, where they are promised, 0."""
+    """Yield sizes to compare at, also with 1 and, where they are promised, 0."""
     example = program.sizes
     if not example:
         return

@@ -39,7 +39,7 @@ def _advanced(s: Scope, x: str) -> str:
 
 
 def indexed(s: Scope) -> str:
-    """A read at tensors of indices."""
+    """Write a statement that reads at tensors of indices."""
     x = s.tensor(is_all(at_least(1), lambda value: value.numel() > 1))
     d = s.dim(x)
     size = s.shape(x)[d]
@@ -61,7 +61,7 @@ def indexed(s: Scope) -> str:
 
 
 def indexed_write(s: Scope) -> str:
-    """A write at tensors of indices: a new tensor, or a variable in place."""
+    """Write a statement that writes at indices: to a new tensor, or in place."""
     x = s.tensor(is_all(at_least(1), lambda value: value.numel() > 1 and not boolean(value)))
     d = s.dim(x)
     size = s.shape(x)[d]

@@ -71,13 +71,13 @@ class Result:
 
     @property
     def cause(self) -> str:
-        """What groups results: the outcome with the smallest program's operators; a refusal's message."""
+        """The key that groups results: the outcome with operators, or a refusal's message."""
         by_operators = self.operators and self.outcome not in ("refused", "opset", "error")
         return f"{self.outcome}: {self.operators if by_operators else cause_of(self.detail, self.source)}"
 
 
 def cause_of(message: str, source: str = "") -> str:
-    """Return a message without the code, names, numbers and places that differ between programs."""
+    """Remove code, names, numbers and places that differ between programs' messages."""
     for line in sorted(map(str.strip, source.splitlines()), key=len, reverse=True):
         message = message.replace(f": {line}", "") if line else message
     text = re.sub(r'File "[^"]*", line \d+|cure:.*|the model could not be captured: ', "", message)
@@ -164,7 +164,7 @@ class _Judge:
         return _Verdict("fixed" if self.program.sizes and not self._accepts_others() else "refused", detail)
 
     def _accepts_others(self) -> bool:
-        """Whether eager accepts each dynamic axis at another size."""
+        """Return whether eager accepts each dynamic axis at another size."""
         return all(
             any(accepts(self.make(), self.program.tensors({name: other})) for other in (size + 1, 2 * size))
             for name, size in self.program.sizes.items()
@@ -192,7 +192,10 @@ class _Judge:
         return problem
 
     def _differs_traced(self, sizes: Mapping[str, int], expected: Sequence[torch.Tensor]) -> bool:
-        """Whether torch's own trace of the program is wrong at these sizes too: it fixes the same branches and numbers."""
+        """Return whether torch's own trace is wrong at these sizes, too.
+
+        A trace fixes the same branches and numbers.
+        """
         try:
             traced = torch.jit.trace(self.make(), self.program.tensors(), check_trace=False)  # type: ignore[no-untyped-call]
             return compared(expected, eager(traced, self.program.tensors(sizes))) is not None
@@ -225,7 +228,10 @@ class _Judge:
         return _Verdict(elsewhere or problem[0], f"{problem[0]}: {problem[1]}" if elsewhere else problem[1], where)
 
     def _run(self, model: onnx.ModelProto, sizes: Mapping[str, int], *, optimised: bool = True) -> list[torch.Tensor]:
-        """Run a model: in a process of its own at a size of 0, where some of ONNX Runtime's kernels end the process."""
+        """Run a model; with a size of 0, in a process of its own.
+
+        Some of ONNX Runtime's kernels end the process at a size of 0.
+        """
         inputs = self._inputs(sizes)
         if 0 not in sizes.values():
             return run_model(model, inputs, optimised=optimised)
@@ -233,7 +239,7 @@ class _Judge:
         return found
 
     def _outcome_elsewhere(self, model: onnx.ModelProto, sizes: Mapping[str, int], expected: Sequence[torch.Tensor]) -> str:
-        """The outcome if another evaluation of the same file agrees with eager, else ""."""
+        """Return the outcome if another evaluation of the file agrees with eager, else ""."""
         without = "runtime" if 0 in sizes.values() else "optimized"
         for outcome, run in (
             (without, lambda: self._run(model, sizes, optimised=False)),
@@ -248,7 +254,10 @@ class _Judge:
 
 
 def _declared(model: onnx.ModelProto, inputs: Mapping[str, torch.Tensor]) -> bool:
-    """Whether inputs fit the declared axes: the same size under one name, and expressions of sizes."""
+    """Return whether inputs fit the declared axes.
+
+    Axes of one name must have the same size, and expressions of sizes their value.
+    """
     declared = {
         slot.name: [str(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param for dim in slot.type.tensor_type.shape.dim]
         for slot in model.graph.input

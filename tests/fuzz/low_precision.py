@@ -40,7 +40,7 @@ _AUTOCAST = (
 
 
 def halved(s: Scope) -> str:
-    """A conversion and what is computed from it; seldom a layer or autocast."""
+    """Write a conversion and its use; seldom a layer or autocast."""
     x = s.tensor(is_all(floating, at_least(1)))
     dtype = s.choice(["torch.float16", "torch.bfloat16"])
     form, v, last = s.integer(0, 9), s.new(), s.shape(x)[-1]

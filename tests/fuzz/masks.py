@@ -104,20 +104,20 @@ def _rows(s: Scope, x: str) -> str:
 
 
 def filled(s: Scope) -> str:
-    """A result of the shape that the mask has, or a reduction of it."""
+    """Write a result of the mask's shape, or a reduction of it."""
     x = s.tensor(is_all(number, at_least(1)))
     return f"{s.new()} = {s.choice(_FILLED).format(x=x, m=_mask(s, x), y=s.fitting(s.shape(x)), d=s.dim(x), c=s.scalar())}"
 
 
 def selected(s: Scope) -> str:
-    """A result whose size is a number of selected elements, or what is computed from it."""
+    """Write a result whose size is a number of selected elements, or a use of it."""
     x = s.tensor(is_all(number, at_least(1)))
     row = f"{x}[:1] > 0" if len(s.shape(x)) > 1 else f"{x} > 0"
     return f"{s.new()} = {s.choice(_SELECTED).format(x=x, m=_mask(s, x), r=_rows(s, x), r0=row, y0=f'({x} + 1)')}"
 
 
 def written_where(s: Scope) -> str:
-    """A write where a mask is true."""
+    """Write a statement that writes where a mask is true."""
     x = s.tensor(is_all(number, at_least(1)))
     v = s.new()
     return f"{v} = {x} + 0\n{s.choice(_WRITTEN).format(v=v, x=x, m=_mask(s, x), r=_rows(s, x), c=s.scalar())}"

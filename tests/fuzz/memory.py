@@ -1,4 +1,4 @@
-"""Statements on shared memory: strides by hand, and chains of writes through views."""
+"""Statements on shared memory: manual strides, and chains of writes through views."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ _CHAINED = (
 
 
 def strided(s: Scope) -> str:
-    """A view whose sizes and strides are written by hand."""
+    """Write a view whose sizes and strides are given by hand."""
     x = s.tensor(is_all(at_least(1), lambda value: value.numel() >= 4 and value.is_contiguous()))
     copy = f"{x}.clone(memory_format=torch.contiguous_format)"
     return f"{s.new()} = {s.choice(_STRIDED).format(x=x, n=s.values[x].numel(), c=copy)}"
 
 
 def chained_writes(s: Scope) -> str:
-    """Writes into views of a fresh tensor, one after another."""
+    """Write statements that write into views of a fresh tensor, one after another."""
     x = s.tensor(is_all(number, at_least(1, 2)))
     v, w = s.new(), s.new()
     return f"{v} = {x} + 0\n{s.choice(_CHAINED).format(v=v, w=w, d=s.dim(x), c=s.scalar())}"

@@ -31,7 +31,7 @@ def outcome_in_child(program: Program, exporter: str, seconds: float) -> Result:
 
 
 def minimised(program: Program, result: Result, run: Callable[[Program], Result], patience: float = _PATIENCE) -> Result:
-    """Remove parts of a program while its outcome remains; return the last failing result."""
+    """Remove parts of a program while the outcome remains; return the last failure."""
     end = time.monotonic() + patience
     before = None
     while before != program and time.monotonic() < end:
@@ -64,7 +64,7 @@ def _is_same(found: Result, result: Result) -> bool:
 
 
 def _kind(result: Result) -> str:
-    """The start of the message without what a smaller program changes."""
+    """Return the start of the message, without what a smaller program changes."""
     return cause_of(re.sub(r"\b(node|index)[^.:,]*", "", result.detail), result.source)[:80]
 
 
@@ -76,7 +76,7 @@ def _fewer_outputs(program: Program) -> Iterator[Program]:
 
 
 def _slices(program: Program) -> Iterator[Program]:
-    """Yield the statements that assign what the outputs need, and those that mention it."""
+    """Yield programs of only the statements that assign or mention needed names."""
     for writes in (False, True):
         needed, kept = set(_VARIABLE.findall(" ".join(program.outputs))), list[Statement]()
         for statement in reversed(program.statements):
@@ -116,7 +116,7 @@ def _simpler_statements(program: Program) -> Iterator[Program]:
 
 
 def _without_copies(program: Program) -> Iterator[Program]:
-    """Yield programs without a statement such as ``v2 = v1``: the one name in place of the other."""
+    """Yield programs without a copy such as ``v2 = v1``, with one name for the other."""
     for number, statement in enumerate(program.statements):
         found = re.fullmatch(r"(v\d+) = ([vx]\d+)", statement.text)
         if found is not None:
@@ -136,7 +136,7 @@ def _fewer_axes(program: Program) -> Iterator[Program]:
 
 
 def _is_complete(program: Program) -> bool:
-    """Whether each variable is assigned before it is used."""
+    """Return whether each variable is assigned before it is used."""
     known = {given.name for given in program.inputs}
     for text in [*(statement.text for statement in program.statements), " ".join(program.outputs)]:
         for line in text.splitlines():
@@ -158,7 +158,7 @@ def _text(program: Program) -> str:
 
 
 def _simpler(statement: Statement) -> Iterator[Statement]:
-    """Yield the parts of a statement of several lines, and another variable in place of its value."""
+    """Yield parts of a longer statement, and another variable in place of its value."""
     lines = statement.text.splitlines()
     if len(lines) > 1 and not any(line.startswith(" ") for line in lines):
         for number in range(len(lines)):

@@ -1,4 +1,4 @@
-"""Statements of networks: layers, resampling, buffers, and control flow on static values."""
+"""Statements of networks: layers, resampling, buffers, static control flow."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def resampled(s: Scope) -> str:
 
 
 def layer(s: Scope) -> str:
-    """A layer with parameters of its own, or a parameter."""
+    """Write a layer with parameters of its own, or a parameter."""
     x = s.tensor(is_all(floating, at_least(1), lambda value: value.dtype is not None and value.element_size() == 4))
     shape, name = s.shape(x), s.new()
     last, channels, axes = shape[-1], shape[1] if len(shape) > 1 else 1, max(len(shape) - 2, 1)
@@ -75,7 +75,7 @@ def layer(s: Scope) -> str:
 
 
 def mutated_buffer(s: Scope) -> str:
-    """A buffer that is written and then read; seldom a tensor that is no buffer."""
+    """Write to a buffer and read it; seldom a tensor that is no buffer."""
     x = s.tensor(number)
     buffer = s.buffer("torch.tensor([1.0, 2.0, 3.0])") if s.chance(0.85) else s.attribute("t", "torch.ones(3)")
     write = s.choice(_BUFFER_WRITES).format(b=buffer, x=x)
@@ -85,7 +85,7 @@ def mutated_buffer(s: Scope) -> str:
 
 
 def branch(s: Scope) -> str:
-    """A branch on a static value or on a size; both sides make a tensor of one shape."""
+    """Write a branch on a static value or a size, whose sides have one shape."""
     x = s.tensor(is_all(number, at_least(1)))
     flag = s.attribute("flag", s.choice(["True", "False"])) if s.chance(0.5) else "self.training"
     condition = s.choice(_CONDITIONS).format(x=x, d=s.dim(x), flag=flag)
@@ -97,7 +97,7 @@ def branch(s: Scope) -> str:
 
 
 def loop(s: Scope) -> str:
-    """A loop of a fixed number of rounds, or over sizes or parts."""
+    """Write a loop of a fixed number of rounds, or over sizes or parts."""
     x = s.tensor(is_all(number, at_least(1)))
     name, d = s.new(), s.dim(x)
     body = s.choice(

@@ -1,4 +1,4 @@
-"""Statements that take a tensor apart: split, chunk, tensor_split, unbind, and distinct values with their counts."""
+"""Statements that split tensors, or find distinct values with their counts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _DISTINCT = (
 
 
 def parted(s: Scope) -> str:
-    """Two parts of a tensor, or what is joined from its parts."""
+    """Write two parts of a tensor, or a result that joins its parts."""
     x = s.tensor(at_least(1, 2))
     d = s.dim(x)
     size = s.shape(x)[d]
@@ -56,7 +56,7 @@ def parted(s: Scope) -> str:
 
 
 def distinct(s: Scope) -> str:
-    """Distinct values or rows, with their counts or their places."""
+    """Write distinct values or rows, with their counts or their places."""
     x = s.tensor(is_all(number, at_least(1)))
     rounded = f"{x}.round()" if floating(s.values[x]) and s.chance(0.7) else x
     return s.choice(_DISTINCT).format(v=s.new(), w=s.new(), x=x, r=rounded, d=s.dim(x))

@@ -45,13 +45,13 @@ class Child:
         os.close(handle)
 
     def read(self) -> bool:
-        """Read what has come; whether the child has ended."""
+        """Read the available output, and return whether the child has ended."""
         part = os.read(self.pipe, 1 << 20)
         self._written.append(part)
         return not part
 
     def result(self) -> Any:
-        """Return the result of a child that has ended, or kill it; raise `Ended` without one."""
+        """Return the result of an ended child, or kill it; raise `Ended` without a result."""
         late = time.monotonic() >= self.deadline and (not self._written or self._written[-1] != b"")
         if late:
             os.kill(self._pid, signal.SIGKILL)
@@ -86,7 +86,7 @@ def _compute(function: Callable[[], Any], end: int, errors: int) -> None:
 
 
 def in_child(function: Callable[[], Any], seconds: float) -> Any:
-    """Return the result of a function that a child computes; raise `Ended` without one."""
+    """Call a function in a child and return its result; raise `Ended` without one."""
     child = Child(function, seconds)
     while select.select([child.pipe], [], [], max(child.deadline - time.monotonic(), 0))[0]:
         if child.read():
@@ -95,7 +95,7 @@ def in_child(function: Callable[[], Any], seconds: float) -> Any:
 
 
 def finished(children: list[Child], patience: float) -> Iterator[Child]:
-    """Yield the children that have ended or are over their time, and take them from the list."""
+    """Yield the children that have ended or are late, and remove them from the list."""
     ready = select.select([child.pipe for child in children], [], [], patience)[0]
     for child in [*children]:
         if (child.pipe in ready and child.read()) or time.monotonic() >= child.deadline:

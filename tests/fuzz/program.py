@@ -50,7 +50,7 @@ class Program(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class Input:
-    """An input at the example's shape, with values that depend on its seed and shape only."""
+    """An input at the example's shape; the values depend on its seed and shape only."""
 
     name: str
     shape: tuple[int, ...]
@@ -73,7 +73,7 @@ class Input:
 
 @dataclasses.dataclass(frozen=True)
 class Statement:
-    """A statement of the forward, perhaps of several lines, and the attributes that it needs."""
+    """A statement of the forward, of one or more lines, and the attributes it needs."""
 
     text: str
     setup: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class Statement:
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A program, and the export that is judged.
+    """A program, and the options of its export.
 
     `axes` has the name of each dynamic axis by input; axes of one name have equal sizes.
     """
@@ -161,7 +161,7 @@ class Program:
 
 
 def loaded_module(source: str) -> Any:
-    """Import a source text from a file of its own, which torch.jit.script and error messages read."""
+    """Import a source text from a file, which torch.jit.script and errors read."""
     with tempfile.NamedTemporaryFile("w", prefix="program_", suffix=".py", delete=False) as file:
         file.write(source)
     spec = importlib.util.spec_from_file_location(Path(file.name).stem, file.name)

@@ -1,4 +1,4 @@
-"""Statements that rearrange axes as einops does: split, permute and merge them, repeat and reduce."""
+"""Statements that rearrange axes as einops does, repeat them, and reduce them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _merged(s: Scope, sizes: list[str]) -> str:
 
 
 def rearranged_axes(s: Scope) -> str:
-    """A split, permutation and merge of axes; or a repetition or reduction along a new one."""
+    """Write a split, permutation and merge of axes, or a repetition or reduction."""
     x = s.tensor(at_least(1))
     pieces = _pieces(s, x)
     order = s.rng.sample(range(len(pieces)), len(pieces))
@@ -71,6 +71,6 @@ _CONTRACTED = (
 
 
 def contracted(s: Scope) -> str:
-    """A contraction over named axes."""
+    """Write a contraction over named axes."""
     x = s.tensor(is_all(floating, at_least(2)))
     return s.choice(_CONTRACTED).format(v=s.new(), x=x)

@@ -17,7 +17,10 @@ _TAKEN = ("pass", "rounding", "runtime", "warned")
 
 
 def read_results(path: Path) -> list[Result]:
-    """Return the results in a file; a later one of the same program replaces an earlier one. Incomplete lines are skipped."""
+    """Read the results in a file.
+
+    A later result of a program replaces an earlier one, and incomplete lines are skipped.
+    """
     found: dict[tuple[int, str], Result] = {}
     for line in path.read_text("utf-8").splitlines() if path.exists() else ():
         try:
@@ -34,7 +37,7 @@ def text_of(result: Result) -> str:
 
 
 def report(results: Sequence[Result], programs: bool = True) -> str:
-    """Return the rates by exporter and frontend, and the causes with the smallest program of each."""
+    """Return the rates by exporter and frontend, and the causes with a program each."""
     judged = [result for result in results if result.outcome != "eager"]
     lines = [*_rates(judged)]
     ours = [result for result in judged if result.exporter == "onnxexp"]
@@ -48,7 +51,7 @@ def report(results: Sequence[Result], programs: bool = True) -> str:
 
 
 def one_sided(results: Iterable[Result]) -> list[Result]:
-    """Return the refusals and failures of programs that the other frontend takes; see `report_of_frontends`."""
+    """List refusals and failures of programs that the other frontend takes."""
     pairs: dict[tuple[int, str], dict[str, Result]] = defaultdict(dict)
     for result in results:
         pairs[result.seed, result.exporter][result.frontend] = result
@@ -58,7 +61,7 @@ def one_sided(results: Iterable[Result]) -> list[Result]:
 
 
 def report_of_frontends(one: Sequence[Result], other: Sequence[Result]) -> str:
-    """Return what only one of two frontends takes, of the same programs, by cause."""
+    """List what only one of two frontends takes, of the same programs, by cause."""
     found, count = one_sided([*one, *other]), len({result.seed for result in one} & {result.seed for result in other})
     lines = [f"{len(found)} of {count} programs ({_share(len(found), count)}) are right through one frontend only"]
     for frontend in sorted({result.frontend for result in found}):
@@ -67,7 +70,10 @@ def report_of_frontends(one: Sequence[Result], other: Sequence[Result]) -> str:
 
 
 def _rates(results: Sequence[Result]) -> Iterable[str]:
-    """Yield a line for each exporter and frontend. The refusal rate leaves out what the opset cannot express."""
+    """Yield a line for each exporter and frontend.
+
+    The rates leave out the programs with the outcomes "opset" and "fixed".
+    """
     groups: dict[str, list[Result]] = defaultdict(list)
     for result in results:
         groups[f"{result.exporter} ({result.frontend})" if result.exporter == "onnxexp" else result.exporter].append(result)

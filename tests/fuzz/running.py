@@ -1,4 +1,4 @@
-"""Run a program in eager, and a model in ONNX Runtime or in ONNX's reference evaluator."""
+"""Run a program in eager, and a model in ONNX Runtime or ONNX's own evaluator."""
 
 from __future__ import annotations
 
@@ -37,15 +37,19 @@ def accepts(module: torch.nn.Module, tensors: Sequence[torch.Tensor]) -> bool:
 
 
 def _check_features(module: torch.nn.Module, args: tuple[Any, ...]) -> None:
-    """Refuse a packed sequence with other features than a recurrent layer has: torch reads memory outside of it."""
+    """Refuse a packed sequence with a wrong number of features.
+
+    torch would read memory outside of the sequence.
+    """
     if isinstance(module, torch.nn.RNNBase) and isinstance(args[0], torch.nn.utils.rnn.PackedSequence):
         assert args[0].data.shape[-1] == module.input_size
 
 
 def is_undefined(module: torch.nn.Module, tensors: Sequence[torch.Tensor], scripted: bool) -> bool:
-    """Whether torch itself leaves the program undefined: it writes one element twice at once, or is no TorchScript.
+    """Return whether torch itself leaves the program undefined.
 
-    torch's documentation warns of writes into expanded and unfolded tensors, whose elements share memory.
+    Such a program writes one element twice at once, or does not run in TorchScript. torch's documentation warns of writes into
+    expanded and unfolded tensors, whose elements share memory.
     """
     if scripted and not accepts(torch.jit.script(module), tensors):
         return True
@@ -62,7 +66,7 @@ def computes_empty(module: torch.nn.Module, tensors: Sequence[torch.Tensor]) -> 
 
 
 class _Watch(TorchDispatchMode):
-    """Notes writes into tensors with elements that share memory, and results without elements."""
+    """A mode that notes writes into overlapping tensors, and results without elements."""
 
     overlap = empty = False
     supports_higher_order_operators = True

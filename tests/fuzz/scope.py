@@ -1,4 +1,4 @@
-"""The live variables of a program that is being written, and random draws from them."""
+"""The live variables of a program being written, and random draws from them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def number(x: torch.Tensor) -> bool:
 
 
 def at_least(rank: int, size: int = 1) -> Predicate:
-    """A tensor of `rank` or more axes, each of `size` or more elements."""
+    """Match a tensor of `rank` or more axes, each of `size` or more elements."""
     return lambda x: x.dim() >= rank and all(each >= size for each in x.shape)
 
 

@@ -35,7 +35,7 @@ _LAYERS = (
 
 
 def packed(s: Scope) -> str:
-    """A packed sequence, a recurrent layer, and its padded results."""
+    """Write a packed sequence, a recurrent layer, and its padded results."""
     x = s.tensor(is_all(floating, lambda value: value.dim() == 3 and value.numel() > 0 and value.element_size() == 4))
     first = s.chance(0.7)
     layer = s.attribute("rnn", s.choice(_LAYERS).format(size=s.shape(x)[-1], first=first))

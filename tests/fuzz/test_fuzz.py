@@ -45,7 +45,7 @@ ONE_SIDED: dict[tuple[int, str], str] = {
 
 
 def fuzz(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run the fuzzer in a process of its own: a fork of this one would wait for the threads that other tests have started."""
+    """Run the fuzzer in its own process; a fork would wait for other tests' threads."""
     command = [sys.executable, "-m", "tests.fuzz", *map(str, arguments)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1200, check=False)
@@ -65,7 +65,7 @@ def test_programs(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_frontends_take_the_same_programs(tmp_path: Path) -> None:
-    """Compare the two on the same programs; `python -m tests.fuzz --differences` prints the causes."""
+    """Compare both frontends on the same programs; `--differences` prints the causes."""
     for frontend in ("export", "trace"):
         fuzz("--seed", 500_000, "--count", SEEDS, "--opset", 20, "--frontend", frontend, "--out", tmp_path / frontend)
     results = [result for frontend in ("export", "trace") for result in read_results(tmp_path / frontend)]
@@ -131,7 +131,7 @@ def test_programs_run_in_eager(seed: int) -> None:
     "family", sorted(generator._FAMILIES, key=lambda family: family.__name__), ids=lambda family: family.__name__
 )
 def test_every_family_writes_statements_that_eager_accepts(family: Callable[[Scope], str]) -> None:
-    """A family whose statements eager refuses would silently add nothing to the programs."""
+    """A family whose statements eager refuses would silently add no statement."""
     accepted = 0
     for seed in range(20):
         writer = generator._Writer(random.Random(seed), "export", 20, seed)
@@ -159,7 +159,7 @@ def test_an_input_that_is_another_one() -> None:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("text", ["v1 = torch.fft.fft(x0)", "v1 = x0.to(torch.bfloat16) * 2"])
 def test_results_that_numpy_or_onnx_lacks(text: str) -> None:
-    """Complex numbers are pairs of reals, and bfloat16 is read from ONNX Runtime's memory."""
+    """Complex numbers are pairs of reals; bfloat16 is read from the runtime's memory."""
     assert judge(program(text, axes={"x0": {0: "n"}})).outcome == "pass"
     assert judge(program(text.replace("x0", "(x0 + torch.compiler.is_exporting())"))).outcome == "wrong value"
 
@@ -223,7 +223,7 @@ def test_a_kernel_that_ends_the_process_at_a_size_of_0(monkeypatch: pytest.Monke
 def test_a_warning_of_constants_excuses_what_torchs_trace_has_wrong_too(
     text: str, outcome: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Here, a file that multiplies by the example's size stands for the export of each program."""
+    """A file that multiplies by the example's size stands for each program's export."""
     fixed = program("v1 = x0 * 3.0", axes={"x0": {0: "n"}})
     found = exported("onnxexp", fixed, judging.load(fixed)(), fixed.tensors())
     stated = "Tracing fixes the branches that the example inputs took, and the Python numbers computed from them:"
@@ -233,7 +233,7 @@ def test_a_warning_of_constants_excuses_what_torchs_trace_has_wrong_too(
 
 
 def test_a_changed_state_is_found() -> None:
-    """An export restores the attributes of modules, and lists within lists to a depth of four."""
+    """An export restores the attributes of modules, and nested lists up to depth four."""
     text = "if torch.compiler.is_exporting():\n    self.notes[0][0][0][0].append(1)\nv1 = x0 + 1"
     result = judge(program(statements=(Statement(text, ("self.notes = [[[[[]]]]]",)),)))
     assert result.outcome == "state", result.detail

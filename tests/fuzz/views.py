@@ -67,7 +67,7 @@ def _reshaped(s: Scope, x: str) -> str:
 
 
 def view(s: Scope) -> str:
-    """A view of a tensor, or a copy where the layout needs one."""
+    """Write a view of a tensor, or a copy where the layout needs one."""
     x = s.tensor(at_least(1))
     rank, d, e = len(s.shape(x)), s.dim(x), s.dim(x)
     size = s.shape(x)[d]
@@ -107,7 +107,7 @@ _BOOLEAN_WRITES = ("{x}[{i}] = True", "{x}.logical_not_()", "{x}.fill_(False)", 
 
 
 def write(s: Scope) -> str:
-    """A write into a variable; into an input seldom."""
+    """Write a statement that writes into a variable, seldom into an input."""
     inputs = [name for name in s.values if name.startswith("x")]
     names = [name for name in s.values if name not in inputs or s.chance(0.15)]
     if not names:
@@ -121,7 +121,7 @@ def write(s: Scope) -> str:
 
 
 def write_through(s: Scope) -> str:
-    """A view of a view, and a write that the original sees."""
+    """Write statements that change a tensor through a view of a view."""
     x = s.tensor(lambda value: number(value) and value.dim() > 0 and value.numel() > 0)
     name, base = s.new(), s.new()
     rank = len(s.shape(x))

@@ -20,9 +20,10 @@ TRANSFORMER_OPSETS = (13, 17, 20, 23)
 class ModelCase:
     """A model, how to call it, and which of its axes vary.
 
-    ``build`` gives the same weights each time, in eval mode. ``inputs(sizes)`` gives ``(args, kwargs)``, the same for the same
-    sizes. ``dynamic_shapes`` has torch.export's structure with names as leaves. The exported model must be right at ``sizes``,
-    those of the example, and at each of ``other_sizes``. ``quick_opset`` is the opset that the quick tier takes.
+    ``build`` returns a model in eval mode, with the same weights each time. ``inputs(sizes)`` returns ``(args, kwargs)``, the
+    same for the same sizes. ``dynamic_shapes`` has torch.export's structure with names as leaves. The exported model must be
+    right at ``sizes``, those of the example, and at each of ``other_sizes``. ``quick_opset`` is the opset that the quick tier
+    takes.
     """
 
     name: str
@@ -41,7 +42,7 @@ class ModelCase:
 
 
 def registry(cases: list[ModelCase]) -> dict[str, ModelCase]:
-    """The cases by name; a name given twice is an error."""
+    """Return the cases by name; raise ValueError for a name that is given twice."""
     found = {case.name: case for case in cases}
     if len(found) != len(cases):
         raise ValueError("two model cases have the same name")
@@ -49,7 +50,7 @@ def registry(cases: list[ModelCase]) -> dict[str, ModelCase]:
 
 
 def seeded(build: Callable[[], nn.Module], seed: int = 0) -> Callable[[], nn.Module]:
-    """``build`` under a fixed seed, in eval mode, without touching the random state."""
+    """Wrap ``build`` with a fixed seed and eval mode; the random state stays as it is."""
 
     def factory() -> nn.Module:
         with torch.random.fork_rng(devices=[]):
@@ -60,17 +61,20 @@ def seeded(build: Callable[[], nn.Module], seed: int = 0) -> Callable[[], nn.Mod
 
 
 def floats(*shape: int, seed: int = 1) -> torch.Tensor:
-    """Normal float32 values of that shape, the same at every call."""
+    """Draw normal float32 values of that shape, the same at every call."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 def tokens(vocabulary: int, *shape: int, seed: int = 2) -> torch.Tensor:
-    """int64 token ids below ``vocabulary``, without the first three (padding, ends)."""
+    """Draw int64 token ids in [3, ``vocabulary``), since 0 to 2 are padding and ends."""
     return torch.randint(3, vocabulary, shape, generator=torch.Generator().manual_seed(seed))
 
 
 def padding_mask(batch: int, sequence: int, left: bool = False) -> torch.Tensor:
-    """(batch, sequence) int64 ones; odd rows end (``left``: start) with two zeros."""
+    """Build a (batch, sequence) int64 mask of ones.
+
+    Odd rows end (``left``: start) with two zeros.
+    """
     mask = torch.ones(batch, sequence, dtype=torch.int64)
     mask[1::2, slice(None, 2) if left else slice(-2, None)] = 0
     return mask

@@ -40,7 +40,7 @@ class AlexNet(nn.Module):
         )  # fmt: skip
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
-        """Class scores."""
+        """Compute class scores."""
         return self.classifier(torch.flatten(self.pool(self.features(image)), 1))
 
 
@@ -70,7 +70,7 @@ class VGG(nn.Module):
         )  # fmt: skip
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
-        """Class scores."""
+        """Compute class scores."""
         return self.classifier(self.pool(self.features(image)).flatten(1))
 
 
@@ -95,7 +95,7 @@ class Residual(nn.Module):
         self.relu = nn.ReLU(inplace=True)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The block's output; the sum is made in place, as is common."""
+        """Compute the block's output; the sum is made in place, as is common."""
         y = self.body(x)
         y += self.shortcut(x)
         return self.relu(y)
@@ -125,7 +125,7 @@ class ResNet(nn.Module):
         self.fc = nn.Linear(channels, classes)
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
-        """Class scores."""
+        """Compute class scores."""
         x = self.stem(image)
         for stage in self.stages:
             x = stage(x)
@@ -143,18 +143,18 @@ class DenseLayer(nn.Module):
         )  # fmt: skip
 
     def forward(self, features: list[torch.Tensor]) -> torch.Tensor:
-        """The features that this layer adds."""
+        """Compute the features that this layer adds."""
         return self.body(torch.cat(features, 1))
 
 
 class DenseBlock(nn.ModuleList):
-    """Dense layers and the concatenation of all that they give."""
+    """Dense layers, and the concatenation of all their results."""
 
     def __init__(self, count: int, channels: int, growth: int) -> None:
         super().__init__(DenseLayer(channels + index * growth, growth) for index in range(count))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(batch, channels + count * growth, height, width)."""
+        """Return (batch, channels + count * growth, height, width)."""
         features = [x]
         for layer in self:
             features.append(layer(features))
@@ -181,7 +181,7 @@ class DenseNet(nn.Module):
         self.classifier = nn.Linear(channels, classes)
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
-        """Class scores."""
+        """Compute class scores."""
         x = torch.relu_(self.features(image))
         return self.classifier(torch.nn.functional.adaptive_avg_pool2d(x, (1, 1)).flatten(1))
 
@@ -196,7 +196,7 @@ class Fire(nn.Module):
         self.wide = nn.Conv2d(squeezed, expanded, 3, padding=1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(batch, 2 * expanded, height, width)."""
+        """Return (batch, 2 * expanded, height, width)."""
         x = self.squeeze(x).relu()
         return torch.cat([self.narrow(x).relu(), self.wide(x).relu()], dim=1)
 
@@ -219,7 +219,7 @@ class SqueezeNet(nn.Module):
         self.classifier = nn.Sequential(nn.Dropout(), nn.Conv2d(channels, classes, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1))
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
-        """Class scores."""
+        """Compute class scores."""
         return torch.flatten(self.classifier(self.features(image)), 1)
 
 
@@ -235,14 +235,14 @@ class SuperResolution(nn.Module):
         self.shuffle = nn.PixelShuffle(factor)
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
-        """(batch, 1, factor * height, factor * width)."""
+        """Return (batch, 1, factor * height, factor * width)."""
         for layer in (self.first, self.second, self.third):
             image = layer(image).relu_()
         return self.shuffle(self.last(image))
 
 
 def lively(build: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
-    """``build`` with He's initial weights: with torch's, all images score the same."""
+    """Use He's initial weights in ``build``: with torch's, all images score the same."""
 
     def factory() -> nn.Module:
         model = build()
@@ -255,7 +255,7 @@ def lively(build: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
 
 
 def calibrated(build: Callable[[], nn.Module], shape: tuple[int, ...]) -> Callable[[], nn.Module]:
-    """``build`` with the batch statistics of one pass over random data."""
+    """Use the batch statistics of one pass over random data in ``build``."""
 
     def factory() -> nn.Module:
         model = build()
@@ -272,7 +272,10 @@ def calibrated(build: Callable[[], nn.Module], shape: tuple[int, ...]) -> Callab
 def case(
     name: str, build: Callable[[], nn.Module], shape: Sequence[int | str], quick_opset: int, argument: str = "image"
 ) -> ModelCase:
-    """A case of one (batch, channels, height, width) input; dynamic axes have names."""
+    """Build a case of one (batch, channels, height, width) input.
+
+    The names in `shape` are those of dynamic axes.
+    """
     dims = {axis: size for axis, size in enumerate(shape) if isinstance(size, str)}
     sizes, *others = ({"batch": b, "height": h, "width": w} for b, h, w in ((2, 64, 80), (3, 96, 72), (1, 65, 91)))
 
@@ -287,7 +290,7 @@ def case(
 
 
 def square(side: int, channels: int = 3) -> tuple[int | str, ...]:
-    """The shape of a batch of square images."""
+    """Return the shape of a batch of square images."""
     return ("batch", channels, side, side)
 
 

@@ -23,7 +23,7 @@ class Generator(nn.Module):
         self.layers.append(nn.Tanh())
 
     def forward(self, noise: torch.Tensor) -> torch.Tensor:
-        """The images."""
+        """Generate the images."""
         return self.layers(noise)
 
 
@@ -41,5 +41,5 @@ class Discriminator(nn.Module):
         self.layers.append(nn.Sigmoid())
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
-        """One number per image."""
+        """Return one number per image."""
         return self.layers(image).view(-1, 1).squeeze(1)

@@ -1,4 +1,4 @@
-"""Exporting a model and comparing what ONNX Runtime gives with what eager gives."""
+"""Export a model, and compare ONNX Runtime's results with eager's."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .case import Inputs, ModelCase, Sizes
 
 
 def opset_of(proto: onnx.ModelProto) -> int:
-    """The version of the default domain that the model declares."""
+    """Return the version of the default domain that the model declares."""
     return next(entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx"))
 
 
 def free_axes(proto: onnx.ModelProto) -> list[str]:
-    """The sorted names of the inputs' dynamic axes, empty strings for unnamed ones."""
+    """Return the sorted names of the inputs' dynamic axes, "" for unnamed ones."""
     dims = [dim for value in proto.graph.input for dim in value.type.tensor_type.shape.dim]
     return sorted(dim.dim_param for dim in dims if dim.WhichOneof("value") != "dim_value")
 
@@ -46,7 +46,7 @@ def assert_agrees(
     atol: float,
     rtol: float,
 ) -> None:
-    """The program gives what the model gives at each of the sizes."""
+    """Check that program and model give the same results at each of the sizes."""
     for sizes in at:
         args, kwargs = inputs(sizes)
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""What the cases of `transformers` share: small sizes, and inputs of text."""
+"""Common parts of the cases of `transformers`: small sizes, and inputs of text."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def hf_case(
     other_sizes: tuple[Sizes, ...] = OTHER_TEXT_SIZES,
     **options: Any,
 ) -> ModelCase:
-    """A case of a model class and its configuration."""
+    """Build a case of a model class and its configuration."""
     build = seeded(lambda: model(config()))
     return ModelCase(name, build, inputs, sizes, other_sizes, dynamic_shapes, TRANSFORMER_OPSETS, quick_opset, **options)
 
 
 def text(sizes: Sizes) -> Inputs:
-    """Token ids and a mask with padding on the right."""
+    """Build token ids, and a mask with padding on the right."""
     ids = tokens(VOCABULARY, sizes["batch"], sizes["sequence"])
     return (), {"input_ids": ids, "attention_mask": padding_mask(*ids.shape)}
 
@@ -57,5 +57,5 @@ TEXT_SHAPES = {"input_ids": BATCH_AND_SEQUENCE, "attention_mask": BATCH_AND_SEQU
 
 
 def text_case(name: str, model: Callable[..., nn.Module], config: Callable[[], Any], quick_opset: int) -> ModelCase:
-    """A case of a model of ``input_ids`` and ``attention_mask``."""
+    """Build a case of a model of ``input_ids`` and ``attention_mask``."""
     return hf_case(name, model, config, text, TEXT_SHAPES, quick_opset)

@@ -1,7 +1,7 @@
 """`transformers` models that predict the next token, with and without a cache.
 
-Those with a cache are wrapped to take and return plain tensors in nested tuples, as a runtime would hold them; one case passes a
-DynamicCache itself, so that a container registered with pytree is exercised.
+Models with a cache are wrapped: they take and return plain tensors in nested tuples, as a runtime stores them. One case passes a
+DynamicCache itself, a container that is registered with pytree.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .scan_mixer import with_scan
 
 
 def gpt2_config() -> Any:
-    """A GPT-2 of two layers."""
+    """Configure a GPT-2 of two layers."""
     sizes = {
         "vocab_size": VOCABULARY,
         "n_embd": HIDDEN,
@@ -48,7 +48,7 @@ def gpt2_config() -> Any:
 
 
 def llama_config() -> Any:
-    """A Llama of two layers with grouped queries."""
+    """Configure a Llama of two layers with grouped queries."""
     return hf.LlamaConfig(**DECODER)
 
 
@@ -69,7 +69,7 @@ class WithPast(nn.Module):
         attention_mask: torch.Tensor,
         past: Past,
     ) -> tuple[torch.Tensor, Past]:
-        """The logits of the new tokens and the cache with them in it."""
+        """Return the logits of the new tokens, and the cache with these tokens."""
         cache = hf.DynamicCache(past)
         result = self.model(input_ids=input_ids, attention_mask=attention_mask, **{self.cache: cache}, use_cache=True)
         return result.logits, tuple((layer.keys, layer.values) for layer in cache.layers)
@@ -79,13 +79,13 @@ CACHE = str(cache_parameter(hf.LlamaForCausalLM.forward))
 
 
 def past_values(sizes: Sizes, heads: int) -> Past:
-    """A cache of random keys and values for ``heads`` heads of the common head size."""
+    """Draw a cache of keys and values for ``heads`` heads of the common head size."""
     shape = (sizes["batch"], heads, sizes["past"], HIDDEN // HEADS)
     return tuple((floats(*shape, seed=10 + layer), floats(*shape, seed=20 + layer)) for layer in range(LAYERS))
 
 
 def text_and_past(heads: int) -> Callable[[Sizes], Inputs]:
-    """Inputs of `WithPast`: new tokens, a mask (padding on the left), the cache."""
+    """Build inputs of `WithPast`: new tokens, a mask (padding on the left), the cache."""
 
     def inputs(sizes: Sizes) -> Inputs:
         ids = tokens(VOCABULARY, sizes["batch"], sizes["sequence"])
@@ -106,7 +106,7 @@ PAST_SHAPES = {
 
 
 def text_and_cache(sizes: Sizes) -> Inputs:
-    """Keyword inputs with a DynamicCache, a pytree of the keys and values of each layer."""
+    """Build keyword inputs with a DynamicCache of each layer's keys and values."""
     register_caches()
     ids = tokens(VOCABULARY, sizes["batch"], sizes["sequence"])
     mask = padding_mask(sizes["batch"], sizes["past"] + sizes["sequence"], left=True)
@@ -123,22 +123,22 @@ CACHE_SHAPES = {
 
 
 def mamba_config() -> Any:
-    """A Mamba of two layers."""
+    """Configure a Mamba of two layers."""
     return hf.MambaConfig(vocab_size=VOCABULARY, hidden_size=HIDDEN, state_size=8, num_hidden_layers=LAYERS, use_cache=False)
 
 
 def ids_only(sizes: Sizes) -> Inputs:
-    """Token ids alone, as when nothing is padded."""
+    """Build token ids alone, as when nothing is padded."""
     return (tokens(VOCABULARY, sizes["batch"], sizes["sequence"]),), {}
 
 
 def fixed_text(sizes: Sizes) -> Inputs:
-    """The inputs of `text` with a fixed length."""
+    """Build the inputs of `text` with a fixed length."""
     return text({**sizes, "sequence": 6})
 
 
 def decoders() -> list[ModelCase]:
-    """GPT-2, Llama and its relatives, with and without a cache, and Mamba."""
+    """List GPT-2, Llama and its relatives, with and without a cache, and Mamba."""
     experts = DECODER | {"num_experts_per_tok": 2}
     qwen_moe = experts | {"num_experts": 4, "moe_intermediate_size": 24, "head_dim": 8}
     past = {"dynamic_shapes": PAST_SHAPES, "sizes": PAST_SIZES, "other_sizes": OTHER_PAST_SIZES}

@@ -29,7 +29,7 @@ from .hf_decoders import decoders
 
 
 def encoders() -> list[ModelCase]:
-    """BERT and its relatives."""
+    """List BERT and its relatives."""
     bert_like = COMMON | {"max_position_embeddings": 64}
     distil = {
         "vocab_size": VOCABULARY,
@@ -47,7 +47,7 @@ def encoders() -> list[ModelCase]:
 
 
 def source_and_target(sizes: Sizes) -> Inputs:
-    """Inputs of an encoder and a decoder of text."""
+    """Build inputs of an encoder and a decoder of text."""
     kwargs = text(sizes)[1]
     kwargs["decoder_input_ids"] = tokens(VOCABULARY, sizes["batch"], sizes["target"], seed=3)
     return (), kwargs
@@ -58,26 +58,26 @@ OTHER_PAIR_SIZES = tuple({**sizes, "target": target} for sizes, target in zip(OT
 
 
 def bart_like() -> dict[str, Any]:
-    """The sizes that BART and Whisper have in common."""
+    """Return the sizes that BART and Whisper have in common."""
     both = {"layers": LAYERS, "attention_heads": HEADS, "ffn_dim": 40}
     sides = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in both.items()}
     return sides | {"vocab_size": VOCABULARY, "d_model": HIDDEN, "init_std": SPREAD, "use_cache": False}
 
 
 def whisper_config() -> Any:
-    """A Whisper whose encoder sees 20 positions."""
+    """Configure a Whisper whose encoder has 20 positions."""
     ends = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
     return hf.WhisperConfig(**bart_like(), **ends, num_mel_bins=8, max_source_positions=20, max_target_positions=32)
 
 
 def spectrogram(sizes: Sizes) -> Inputs:
-    """Inputs of Whisper: its encoder takes one length only, twice its positions."""
+    """Build inputs of Whisper; its encoder takes one length only, twice its positions."""
     features = floats(sizes["batch"], 8, 40)
     return (), {"input_features": features, "decoder_input_ids": tokens(VOCABULARY, sizes["batch"], sizes["target"])}
 
 
 def pairs() -> list[ModelCase]:
-    """Encoders with decoders."""
+    """List encoders with decoders."""
     t5 = {"vocab_size": VOCABULARY, "d_model": HIDDEN, "d_kv": 8, "d_ff": 40, "num_layers": LAYERS, "num_heads": HEADS}
     shapes = TEXT_SHAPES | {"decoder_input_ids": {0: "batch", 1: "target"}}
     sizes = {"sizes": PAIR_SIZES, "other_sizes": OTHER_PAIR_SIZES}
@@ -98,22 +98,22 @@ def pairs() -> list[ModelCase]:
 
 
 def bart_config() -> Any:
-    """A BART of two layers on each side."""
+    """Configure a BART of two layers on each side."""
     return hf.BartConfig(**bart_like(), max_position_embeddings=64)
 
 
 def image(channels: int, height: int, width: int) -> Callable[[Sizes], Inputs]:
-    """Inputs of a vision model with a fixed image size."""
+    """Build inputs of a vision model with a fixed image size."""
     return lambda sizes: ((), {"pixel_values": floats(sizes["batch"], channels, height, width)})
 
 
 def any_image(sizes: Sizes) -> Inputs:
-    """Inputs of a vision model of images of any size."""
+    """Build inputs of a vision model of images of any size."""
     return (), {"pixel_values": floats(sizes["batch"], 3, sizes["height"], sizes["width"])}
 
 
 def clip_config() -> Any:
-    """A CLIP with two small towers."""
+    """Configure a CLIP with two small towers."""
     tower = {"hidden_size": HIDDEN, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "intermediate_size": 40}
     ends = {"eos_token_id": 2, "bos_token_id": 1, "pad_token_id": 0}
     words = tower | ends | {"vocab_size": VOCABULARY, "max_position_embeddings": 32}
@@ -123,7 +123,7 @@ def clip_config() -> Any:
 
 
 def image_and_text(sizes: Sizes) -> Inputs:
-    """Inputs of CLIP, which reads the text's vector at the end token, here the last."""
+    """Build inputs of CLIP, which reads the text's vector at the end token, the last."""
     ids = tokens(VOCABULARY, sizes["texts"], sizes["sequence"])
     mask = padding_mask(*ids.shape)
     ids[torch.arange(len(ids)), mask.sum(1) - 1] = 2
@@ -131,7 +131,7 @@ def image_and_text(sizes: Sizes) -> Inputs:
 
 
 def detr_config() -> Any:
-    """A DETR on a ResNet of two stages that is part of transformers."""
+    """Configure a DETR on a ResNet of two stages from transformers."""
     backbone = hf.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic", out_features=["stage2"])
     return hf.DetrConfig(
         use_timm_backbone=False, use_pretrained_backbone=False, backbone=None, backbone_config=backbone, d_model=HIDDEN,
@@ -141,7 +141,7 @@ def detr_config() -> Any:
 
 
 def segformer_config() -> Any:
-    """A SegFormer of two stages."""
+    """Configure a SegFormer of two stages."""
     return hf.SegformerConfig(
         num_encoder_blocks=2, depths=[1, 1], sr_ratios=[2, 1], hidden_sizes=[16, 32], patch_sizes=[7, 3], strides=[4, 2],
         num_attention_heads=[2, 4], mlp_ratios=[2, 2], initializer_range=SPREAD, decoder_hidden_size=16, num_labels=5,
@@ -149,22 +149,22 @@ def segformer_config() -> Any:
 
 
 def resnet_config() -> Any:
-    """A ResNet of four stages."""
+    """Configure a ResNet of four stages."""
     return hf.ResNetConfig(embedding_size=8, hidden_sizes=[8, 8, 16, 16], depths=[1, 1, 1, 1], layer_type="basic")
 
 
 def regnet_config() -> Any:
-    """A RegNet of four stages."""
+    """Configure a RegNet of four stages."""
     return hf.RegNetConfig(embedding_size=8, hidden_sizes=[8, 8, 16, 16], depths=[1, 1, 2, 1], groups_width=4)
 
 
 def poolformer_config() -> Any:
-    """A PoolFormer of four stages."""
+    """Configure a PoolFormer of four stages."""
     return hf.PoolFormerConfig(hidden_sizes=[8, 8, 16, 16], depths=[1, 1, 1, 1])
 
 
 def vision() -> list[ModelCase]:
-    """Models of images, and of images and text."""
+    """List models of images, and of images and text."""
     vit = COMMON | {"image_size": 32, "patch_size": 8}
     del vit["vocab_size"]
     batch = {"sizes": BATCH_SIZES, "other_sizes": OTHER_BATCH_SIZES}
@@ -194,7 +194,7 @@ def vision() -> list[ModelCase]:
 
 
 def wav2vec2_config() -> Any:
-    """A wav2vec 2.0 of two layers with three convolutions."""
+    """Configure a wav2vec 2.0 of two layers with three convolutions."""
     return hf.Wav2Vec2Config(
         **COMMON, conv_dim=[16, 16, 16], conv_stride=[5, 2, 2], conv_kernel=[10, 3, 2], num_feat_extract_layers=3,
         num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=2,
@@ -202,12 +202,12 @@ def wav2vec2_config() -> Any:
 
 
 def waves(sizes: Sizes) -> Inputs:
-    """Inputs of wav2vec 2.0: samples of sound."""
+    """Build inputs of wav2vec 2.0: samples of sound."""
     return (), {"input_values": floats(sizes["batch"], sizes["samples"])}
 
 
 def audio() -> list[ModelCase]:
-    """Models of sound (Whisper is among the pairs)."""
+    """List models of sound; Whisper is among the pairs."""
     sizes = {"sizes": {"batch": 2, "samples": 400}, "other_sizes": ({"batch": 3, "samples": 640}, {"batch": 1, "samples": 333})}
     shapes = {"input_values": {0: "batch", 1: "samples"}}
     return [hf_case("wav2vec2", hf.Wav2Vec2ForCTC, wav2vec2_config, waves, shapes, 20, **sizes)]

@@ -20,7 +20,7 @@ class Unit(nn.Sequential):
 
 
 def chain(entry: int, *plan: tuple[int, Kernel, int, Kernel]) -> nn.Sequential:
-    """Units in a row, each given as (channels, kernel, stride, padding)."""
+    """Chain units, each given as (channels, kernel, stride, padding)."""
     units = nn.Sequential()
     for leave, kernel, stride, padding in plan:
         units.append(Unit(entry, leave, kernel, stride, padding))
@@ -36,7 +36,7 @@ class Branches(nn.Module):
         self.branches = nn.ModuleList(branches)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(batch, sum of the branches' channels, height, width)."""
+        """Return (batch, sum of the branches' channels, height, width)."""
         return torch.cat([branch(x) for branch in self.branches], 1)
 
 
@@ -49,7 +49,7 @@ class Forked(nn.Module):
         self.fork = Branches(Unit(entry, leave, (1, 3), 1, (0, 1)), Unit(entry, leave, (3, 1), 1, (1, 0)))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(batch, 2 * leave, height, width)."""
+        """Return (batch, 2 * leave, height, width)."""
         return self.fork(self.stem(x))
 
 
@@ -61,18 +61,18 @@ class PooledUnit(nn.Module):
         self.unit = Unit(entry, leave, 1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(batch, leave, height, width)."""
+        """Return (batch, leave, height, width)."""
         return self.unit(functional.avg_pool2d(x, kernel_size=3, stride=1, padding=1))
 
 
 def same(channels: int, kernel: Kernel) -> tuple[int, Kernel, int, Kernel]:
-    """A unit's plan that keeps height and width."""
+    """Plan a unit that keeps height and width."""
     padding = kernel // 2 if isinstance(kernel, int) else (kernel[0] // 2, kernel[1] // 2)
     return channels, kernel, 1, padding
 
 
 def module_a(entry: int, pooled: int, w: Callable[[int], int]) -> tuple[nn.Module, int]:
-    """35 × 35 in the paper; with the number of channels that it gives."""
+    """Build the module of 35 × 35 in the paper, and return its number of channels."""
     branches = (
         chain(entry, same(w(64), 1)),
         chain(entry, same(w(48), 1), same(w(64), 5)),
@@ -83,13 +83,13 @@ def module_a(entry: int, pooled: int, w: Callable[[int], int]) -> tuple[nn.Modul
 
 
 def module_b(entry: int, w: Callable[[int], int]) -> tuple[nn.Module, int]:
-    """From 35 × 35 to 17 × 17."""
+    """Build the module from 35 × 35 to 17 × 17."""
     last = chain(entry, same(w(64), 1), same(w(96), 3), (w(96), 3, 2, 0))
     return Branches(chain(entry, (w(384), 3, 2, 0)), last, nn.MaxPool2d(3, 2)), w(384) + w(96) + entry
 
 
 def module_c(entry: int, inner: int, w: Callable[[int], int]) -> tuple[nn.Module, int]:
-    """17 × 17, with 7 × 7 convolutions in two halves."""
+    """Build the module of 17 × 17, with 7 × 7 convolutions in two halves."""
     row, column = (1, 7), (7, 1)
     branches = (
         chain(entry, same(w(192), 1)),
@@ -101,13 +101,13 @@ def module_c(entry: int, inner: int, w: Callable[[int], int]) -> tuple[nn.Module
 
 
 def module_d(entry: int, w: Callable[[int], int]) -> tuple[nn.Module, int]:
-    """From 17 × 17 to 8 × 8."""
+    """Build the module from 17 × 17 to 8 × 8."""
     seven = chain(entry, same(w(192), 1), same(w(192), (1, 7)), same(w(192), (7, 1)), (w(192), 3, 2, 0))
     return Branches(chain(entry, same(w(192), 1), (w(320), 3, 2, 0)), seven, nn.MaxPool2d(3, 2)), w(320) + w(192) + entry
 
 
 def module_e(entry: int, w: Callable[[int], int]) -> tuple[nn.Module, int]:
-    """8 × 8, with forked branches."""
+    """Build the module of 8 × 8, with forked branches."""
     branches = (
         chain(entry, same(w(320), 1)),
         Forked(chain(entry, same(w(384), 1)), w(384), w(384)),
@@ -126,7 +126,7 @@ class Auxiliary(nn.Module):
         self.fc = nn.Linear(w(768), classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Class scores."""
+        """Compute class scores."""
         return self.fc(self.units(x).flatten(1))
 
 
@@ -164,7 +164,7 @@ class InceptionV3(nn.Module):
         return channels
 
     def forward(self, image: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-        """Class scores."""
+        """Compute class scores, and in training those of the auxiliary head, too."""
         middle = self.low(self.stem(image))
         x = functional.adaptive_avg_pool2d(self.high(middle), (1, 1))
         scores = self.fc(torch.flatten(self.dropout(x), 1))

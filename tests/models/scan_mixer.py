@@ -1,7 +1,7 @@
 """Mamba's selective scan as one `scan` operator, not a loop that Python unrolls.
 
-The mixer of `transformers` walks over the sequence in Python (its associative scan is switched off while exporting), so that
-torch.export bakes the length of the example in. This one computes the same by torch's `scan`: one loop over any length.
+The mixer of `transformers` loops over the sequence in Python (its associative scan is switched off while exporting), so
+torch.export fixes the length of the example. `ScanMixer` computes the same by torch's `scan`: one loop over any length.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class ScanMixer(MambaMixer):
     """A MambaMixer without a cache; outside of export it runs that class's code."""
 
     def forward(self, hidden_states: torch.Tensor, *, attention_mask: torch.Tensor | None = None, **cache: Any) -> torch.Tensor:
-        """(batch, sequence, hidden) to the same shape."""
+        """Map (batch, sequence, hidden) to the same shape."""
         if not torch.compiler.is_exporting():
             return super().forward(hidden_states, attention_mask=attention_mask, **cache)
         kept = 1 if attention_mask is None else attention_mask[:, :, None]
@@ -34,14 +34,14 @@ class ScanMixer(MambaMixer):
 
 
 def advance(state: torch.Tensor, at: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    """One step: the state (batch, channels, size) and its output (batch, channels)."""
+    """Advance the state (batch, channels, size); the output is (batch, channels)."""
     decay, drive, c = at
     state = decay * state + drive
     return state, (state * c[:, None, :]).sum(-1)
 
 
 def with_scan(model: nn.Module) -> nn.Module:
-    """The model with each of its mixers made a `ScanMixer`; the weights stay."""
+    """Make each mixer of the model a `ScanMixer`; the weights stay."""
     for module in model.modules():
         if isinstance(module, MambaMixer):
             module.__class__ = ScanMixer

@@ -17,7 +17,7 @@ Hidden = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
 
 
 class WordModel(nn.Module):
-    """Words (time, batch) and a state to log probabilities and the next state.
+    """A model from words (time, batch) and a state to log probabilities and a state.
 
     The embedding is also the decoder's weight.
     """
@@ -35,7 +35,7 @@ class WordModel(nn.Module):
         self.words = words
 
     def forward(self, ids: torch.Tensor, hidden: Hidden) -> tuple[torch.Tensor, Hidden]:
-        """The log probabilities of each next word, and the state."""
+        """Return the log probabilities of each next word, and the state."""
         output, hidden = self.rnn(self.dropout(self.encoder(ids)), hidden)
         decoded = self.decoder(self.dropout(output)).view(-1, self.words)
         return functional.log_softmax(decoded, dim=1), hidden
@@ -57,15 +57,15 @@ class Positions(nn.Module):
         self.register_buffer("table", table.unsqueeze(1))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The sum."""
+        """Add the positions to x, and apply dropout."""
         return self.dropout(x + self.table[: x.size(0), :])
 
 
 class TransformerWordModel(nn.Module):
-    """The same task by a causal nn.TransformerEncoder: (time, batch, words) results.
+    """A causal nn.TransformerEncoder for the same task: (time, batch, words) results.
 
     ``len(ids)`` must be an int, so that only a capture that reads the code (strict=True) keeps the time dynamic. The encoder
-    compares the mask with a causal one unless told which it is: with ``told`` false, capture meets a branch on values.
+    compares the mask with a causal one unless `is_causal` is True: with ``told`` false, the capture finds a branch on values.
     """
 
     def __init__(self, words: int, hidden: int, heads: int, layers: int, told: bool) -> None:
@@ -79,7 +79,7 @@ class TransformerWordModel(nn.Module):
         self.hidden = hidden
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        """The log probabilities of each next word."""
+        """Return the log probabilities of each next word."""
         mask = torch.log(torch.tril(torch.ones(len(ids), len(ids))))
         x = self.positions(self.embedding(ids) * math.sqrt(self.hidden))
         return functional.log_softmax(self.decoder(self.encoder(x, mask=mask, is_causal=self.is_causal)), dim=-1)
@@ -91,7 +91,7 @@ TIME_AND_BATCH = {0: "time", 1: "batch"}
 
 
 def words_and_state(kind: str) -> Callable[[Sizes], Inputs]:
-    """Inputs of `WordModel`."""
+    """Build inputs of `WordModel`."""
 
     def inputs(sizes: Sizes) -> Inputs:
         ids = tokens(WORDS, sizes["time"], sizes["batch"])
@@ -102,7 +102,7 @@ def words_and_state(kind: str) -> Callable[[Sizes], Inputs]:
 
 
 def word_case(kind: str, quick_opset: int) -> ModelCase:
-    """A recurrent word model of that kind."""
+    """Build a case of a recurrent word model of that kind."""
     state: Any = ({1: "batch"}, {1: "batch"}) if kind == "LSTM" else {1: "batch"}
     shapes = {"ids": TIME_AND_BATCH, "hidden": state}
     build = seeded(lambda: WordModel(kind, WORDS, HIDDEN, LAYERS))
@@ -111,18 +111,18 @@ def word_case(kind: str, quick_opset: int) -> ModelCase:
 
 
 def words_only(sizes: Sizes) -> Inputs:
-    """Inputs of `TransformerWordModel`."""
+    """Build inputs of `TransformerWordModel`."""
     return (tokens(WORDS, sizes["time"], sizes["batch"]),), {}
 
 
 def transformer_case(name: str, told: bool, quick_opset: int) -> ModelCase:
-    """A case of `TransformerWordModel`."""
+    """Build a case of `TransformerWordModel`."""
     build = seeded(lambda: TransformerWordModel(WORDS, HIDDEN, 2, LAYERS, told))
     return ModelCase(name, build, words_only, SIZES, OTHER_SIZES, {"ids": TIME_AND_BATCH}, CLASSIC_OPSETS, quick_opset)
 
 
 def frames(sizes: Sizes) -> Inputs:
-    """Inputs of a recurrent stack: (time, batch, 10)."""
+    """Build inputs of a recurrent stack: (time, batch, 10)."""
     return (floats(sizes["time"], sizes["batch"], 10),), {}
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints that transformers has saved: mapped weights, and the file of the real model."""
+"""Checkpoints that transformers saved: mapped weights, and the real model's file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MODELS: dict[str, Callable[[], Any]] = {
 
 
 def made(name: str, dtype: torch.dtype) -> Any:
-    """A model in evaluation mode, in a dtype."""
+    """Build a model in evaluation mode, in a dtype."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
@@ -40,7 +40,7 @@ def made(name: str, dtype: torch.dtype) -> Any:
 
 
 def exported(model: Any, folder: Path, weights: Any = None) -> dict[str, bytes]:
-    """The files of an export."""
+    """Export a model, and read the files of the export."""
     folder.mkdir()
     onnxexp.export(
         model, (), folder / "model.onnx", kwargs={"input_ids": IDS}, dynamic_shapes={"input_ids": SEQUENCES},
@@ -50,7 +50,7 @@ def exported(model: Any, folder: Path, weights: Any = None) -> dict[str, bytes]:
 
 
 def in_files(tensor: torch.Tensor, folder: Path) -> bool:
-    """Whether a tensor is in a mapped file of the folder."""
+    """Return whether a tensor is in a mapped file of the folder."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         start, end = (int(each, 16) for each in line.split()[0].split("-"))
         if start <= tensor.data_ptr() < end:
@@ -85,7 +85,7 @@ def test_the_file_of_the_real_model(name: str, dtype: torch.dtype, tmp_path: Pat
 
 
 class Varied(nn.Module):
-    """Parameters in lists, dicts, recurrent modules and parametrizations, and a module with two names."""
+    """A module with parameters in many containers, and a module with two names."""
 
     def __init__(self) -> None:
         super().__init__()

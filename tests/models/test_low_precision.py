@@ -1,6 +1,6 @@
 """Models in bfloat16, float16 and float8: dtypes, bytes of weights, and results.
 
-ONNX Runtime's CPU kernels take float16 (it brings its own casts) and hardly any bfloat16: onnx's reference evaluator does.
+ONNX Runtime's CPU kernels take float16, with casts of its own, but hardly any bfloat16, which onnx's reference evaluator takes.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def back(found: np.ndarray, dtype: torch.dtype) -> torch.Tensor:
 
 
 def check_weights(program: onnxexp.ONNXProgram, model: torch.nn.Module, dtype: torch.dtype) -> None:
-    """Each weight of this dtype, found by its name, has the bytes that torch has."""
+    """Check that each named weight of this dtype has the bytes that torch has."""
     named = dict(model.named_parameters()) | dict(model.named_buffers())
     stored = {value.name: value for value in program.model_proto.graph.initializer if value.name in named}
     kept = {name: value for name, value in stored.items() if value.data_type == ONNX[dtype]}
@@ -153,7 +153,7 @@ def test_eighths(dtype: torch.dtype, wide: torch.dtype, opset: int) -> None:
 
 
 class Passed(torch.nn.Module):
-    """Eight bits that come in and go out."""
+    """A model whose inputs and outputs have eight bits."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x.reshape(-1).to(torch.float32).relu().to(x.dtype)

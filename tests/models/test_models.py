@@ -53,7 +53,7 @@ SCAN = needs_torch((2, 13), "scan has another size than its sequence")
 
 
 def runs(quick: Collection[str] = CASES) -> Iterator[Any]:
-    """Each case at each of its opsets; one of them belongs to the quick tier, for these cases."""
+    """Yield each case at each opset; the `quick` cases have one in the quick tier."""
     for case in CASES.values():
         for opset in case.opsets:
             marks = [] if opset == case.quick_opset and case.name in quick else [pytest.mark.full]
@@ -74,7 +74,7 @@ SCRIPTABLE = (
 
 
 def runs_of(names: Iterable[str], quick: Collection[str] = CASES) -> list[Any]:
-    """The runs of some of the models."""
+    """List the runs of some of the models."""
     return [run for run in runs(quick) if run.values[0].name in names]
 
 

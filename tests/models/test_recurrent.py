@@ -1,6 +1,6 @@
 """Recurrent layers in all forms, with dynamic batch, dynamic time, and both.
 
-They are exported and traced; exporting twice gives the same bytes.
+The tests export and trace each layer. A second export gives the same bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CAPTURES = ("export", "trace")
 
 
 def forms() -> list[Any]:
-    """Arguments of the test; the quick tier has one kind of layout and layers."""
+    """List the forms of the test; the quick tier has one kind of layout and layers."""
     found = []
     for kind, layers, both_ways, batch_first, dynamic, capture in product(
         KINDS, (1, 2), (False, True), (False, True), (("batch",), ("time",), ("batch", "time")), CAPTURES
@@ -56,7 +56,7 @@ def test_recurrent(kind: str, layers: int, both_ways: bool, batch_first: bool, d
 @pytest.mark.parametrize("capture", CAPTURES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_state_given(kind: str, capture: str) -> None:
-    """A state that the caller gives, at the unseen sizes too."""
+    """The caller passes a state, at the unseen sizes too."""
     model = seeded(lambda: KINDS[kind](ENTRY, HIDDEN, 2, bidirectional=True, batch_first=True))()
 
     def inputs(sizes: Sizes) -> Inputs:

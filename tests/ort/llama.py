@@ -46,7 +46,10 @@ def llama(**changes: Any) -> Cached:
 
 
 def inputs(batch: int, length: int, past: int, padded: bool = False, dtype: torch.dtype = torch.float32) -> tuple[Any, ...]:
-    """Make ids, a mask, and a past; where padded, each row has more padding on its left."""
+    """Make ids, a mask, and a past.
+
+    Where `padded`, each row has more padding on its left.
+    """
     mask = torch.ones(batch, past + length, dtype=torch.int64)
     for row in range(batch if padded else 0):
         mask[row, : min(row + 1, past + length - 1)] = 0
@@ -62,6 +65,9 @@ def compare(program: onnxexp.ONNXProgram, model: Cached, given: tuple[Any, ...],
 
 
 def operators(program: onnxexp.ONNXProgram) -> Counter[str]:
-    """Count the operators of the model and of its branches, those of other domains with their domain."""
+    """Count the operators of the model and of its branches.
+
+    An operator of another domain is counted under its domain.
+    """
     nodes = ir.traversal.RecursiveGraphIterator(program.model.graph)
     return Counter(f"{node.domain}::{node.op_type}" if node.domain else node.op_type for node in nodes)

@@ -1,4 +1,4 @@
-"""bfloat16 in ONNX Runtime's CPU provider: a warning, or Casts around what it does not compute."""
+"""bfloat16 on ONNX Runtime's CPU: a warning, or Casts around missing kernels."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_greedy_tokens_of_a_padded_batch(program: onnxexp.ONNXProgram) -> None:
 
 @pytest.mark.parametrize(("name", "layers"), [("Gemma3Text", 3), ("GPT2", 2), ("Llama4Text", 4), ("DeepseekV2", 0), ("Bloom", 0)])
 def test_greedy_tokens_of_other_architectures(name: str, layers: int) -> None:
-    """Windows and chunks fit; what has other attention stays composed, and writes in place, too."""
+    """Windows and chunks fit; other attention stays composed, and writes in place."""
     model, ids = causal_model(name), torch.tensor([[0, 0, 7, 9, 3], [4, 5, 6, 8, 2]])
     mask, count = (ids > 0).long(), SIZE - ids.shape[1]
     target = {"target": "onnxruntime-contrib"}
@@ -166,7 +166,7 @@ def test_what_does_not_fit_stays_composed(name: str, opset: int) -> None:
 
 @pytest.mark.parametrize("opset", [20, 24])
 def test_one_buffer_for_past_and_present(opset: int, tmp_path: Any) -> None:
-    """What lies behind the tokens stays, as in eager."""
+    """The values behind the tokens stay, as in eager."""
     args = *new(1), PAST, LENGTH, PADDED
     file = tmp_path / "model.onnx"
     onnxexp.export(written, args, file, target="onnxruntime-contrib", opset_version=opset)

@@ -17,16 +17,17 @@ Make = Callable[..., Environment]
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run these tests first, in one process, so that none of them waits at the end while another process is idle.
+    """Run these tests first, in one process.
 
-    pytest-xdist hands out an eighth of all tests to each of two processes first, and single tests last.
+    None of them may wait at the end while another process is idle: pytest-xdist hands out an eighth of all tests to each of two
+    processes first, and single tests last.
     """
     items.sort(key=lambda item: not item.path.is_relative_to(Path(__file__).parent))
 
 
 @pytest.fixture(scope="session")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Wheelhouse:
-    """Wheels and sdists of every distribution, built once for all test processes."""
+    """Build wheels and sdists of every distribution, once for all test processes."""
     base = tmp_path_factory.getbasetemp()
     shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "packaging"
     shared.mkdir(exist_ok=True)
@@ -56,5 +57,5 @@ def make(house: Wheelhouse, tmp_path_factory: pytest.TempPathFactory) -> Make:
 
 @pytest.fixture(scope="module")
 def empty(house: Wheelhouse, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """An environment with what onnxexp requires, and nothing of onnxexp."""
+    """Provide an environment with what onnxexp requires, and nothing of onnxexp."""
     return Environment(tmp_path_factory.mktemp("fresh"), house)

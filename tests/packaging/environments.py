@@ -57,7 +57,7 @@ class Ran:
 
 
 def project(folder: Path) -> dict[str, Any]:
-    """The pyproject.toml of a folder."""
+    """Read the pyproject.toml of a folder."""
     table: dict[str, Any] = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))
     return table
 
@@ -104,7 +104,7 @@ def link_requirements(folder: Path) -> None:
 
 
 def _installed_plugins(sites: list[Path]) -> Iterator[str]:
-    """The files in site-packages that belong to onnxexp or to plugins."""
+    """Find the files in site-packages that belong to onnxexp or to plugins."""
     own = {name_of(folder) for folder in PROJECTS}
     for distribution in importlib.metadata.distributions(path=[str(site) for site in sites]):
         name = distribution.metadata["Name"]
@@ -121,7 +121,7 @@ class Wheelhouse:
     requirements: Path
 
     def one(self, folder: Path, ending: str) -> Path:
-        """The wheel or sdist of a project."""
+        """Find the wheel or sdist of a project."""
         beginning = name_of(folder).replace("-", "_")
         found = [file for file in self.folder.iterdir() if file.name.startswith(f"{beginning}-") and file.name.endswith(ending)]
         assert len(found) == 1, found
@@ -154,7 +154,7 @@ class Environment:
         return execute(sys.executable, "-m", "pip", *options, *arguments, cwd=self.work.parent, status=status)
 
     def install(self, *requirements: str | Path, status: int | None = 0) -> Ran:
-        """`pip install` wheels, or requirements from among the repository's wheels."""
+        """Install wheels, or requirements from among the repository's wheels, by pip."""
         return self.pip("install", "--no-index", "--find-links", self.house.folder, *requirements, status=status)
 
     def uninstall(self, *names: str) -> None:
@@ -176,7 +176,7 @@ class Environment:
     def plugins(
         self, *arguments: str, cwd: Path | None = None, status: int | None = 0, **variables: str
     ) -> dict[str, dict[str, Any]]:
-        """What `onnxexp plugins` tells, by name."""
+        """Run `onnxexp plugins`, and return its list by name."""
         listed = self.command("plugins", "--json", *arguments, cwd=cwd, status=status, **variables).reported
         return {each["name"]: each for each in listed}
 
@@ -185,5 +185,5 @@ class Environment:
         return {name: each["state"] for name, each in listed.items()}
 
     def exe(self, name: str) -> Path:
-        """A script that pip has installed."""
+        """Return the path of a script that pip has installed."""
         return self.scripts / (f"{name}.exe" if os.name == "nt" else name)

@@ -17,10 +17,10 @@ class Pack:
     """A distribution with one module and one plugin.
 
     Attributes:
-        name: The distribution's; the module is called so too, with underscores.
-        source: The module's.
-        plugin: The plugin's name; the distribution's where it is "".
-        value: What the entry point names in the module.
+        name: The name of the distribution and, with underscores, of the module.
+        source: The code of the module.
+        plugin: The name of the plugin; "" stands for the distribution's.
+        value: The name in the module to which the entry point refers.
         requires: Requirements.
     """
 
@@ -36,7 +36,7 @@ class Pack:
         return self.name.replace("-", "_")
 
     def files(self) -> dict[str, str]:
-        """The texts of the wheel, by path."""
+        """Return the texts of the wheel, by path."""
         info = f"{self.module}-{self.version}.dist-info"
         requires = "".join(f"Requires-Dist: {requirement}\n" for requirement in self.requires)
         return {
@@ -71,7 +71,7 @@ def _digest(text: str) -> str:
 
 
 def relu_pack(name: str, steps: int, *, override: bool = False) -> Pack:
-    """A pack that lowers aten::relu to `steps` Relu nodes, so that tests recognise it."""
+    """Build a pack that lowers aten::relu to `steps` Relu nodes, for tests to detect."""
     source = f"""
         from onnxexp import SymbolicTable
 

@@ -1,4 +1,4 @@
-"""Build the distributions of a release, reproducibly: one commit gives the same bytes each time.
+"""Build a release reproducibly: one commit gives the same bytes each time.
 
 python -m tests.packaging.release dist           wheels and sdists of the last commit
 python -m tests.packaging.release --set 0.2.0    the version of every distribution
@@ -39,7 +39,7 @@ __all__ = ["EPOCH", "arguments", "build", "install_bare", "pythons", "set_versio
 EPOCH = 1_500_000_000
 """The time of the files where no commit gives one, in seconds since 1970."""
 _VERSION = re.compile(r'(?m)^(__version__|version) = "[^"]+"$')
-_REQUIREMENT = re.compile(r'"(onnxexp[\w-]*(?:\[[\w,-]+\])?)>=[^",]+"')
+_REQUIREMENT = re.compile(r'"(onnxexp[\w-]*(?:\[[\w,-]+\])?)>=[^"]+"')
 
 
 def main() -> None:
@@ -63,10 +63,15 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
 
 
 def set_version(root: Path, version: str) -> None:
-    """Write a version into every distribution and into what they require of each other."""
+    """Write a version into every distribution, and into the requirements among them.
+
+    A plugin requires the same minor version of the others.
+    """
+    parsed = Version(version)
+    required = f">={version},<{parsed.major}.{parsed.minor + 1}"
     for file in (root / "core/onnxexp/_version.py", root / "pyproject.toml", *sorted(root.glob("plugins/*/pyproject.toml"))):
         text = _VERSION.sub(rf'\1 = "{version}"', file.read_text("utf-8"))
-        file.write_text(_REQUIREMENT.sub(rf'"\1>={version}"', text), "utf-8")
+        file.write_text(_REQUIREMENT.sub(rf'"\1{required}"', text), "utf-8")
 
 
 def build(source: Path, work: Path, into: Path, epoch: int = EPOCH) -> None:
@@ -94,7 +99,7 @@ def try_out(name: str, house: Wheelhouse, folder: Path) -> Environment:
 
 
 def pythons() -> dict[str, str]:
-    """The interpreters on the path that the core supports, by version ("3.12")."""
+    """Find the interpreters on the path that the core supports, by version ("3.12")."""
     classifiers = project(ROOT)["project"]["classifiers"]
     versions = [version for each in classifiers if (version := each.removeprefix("Programming Language :: Python :: ")) != each]
     found = {version: shutil.which(f"python{version}") for version in versions if version[0].isdigit() and "." in version}
@@ -106,9 +111,10 @@ def pythons() -> dict[str, str]:
 
 
 def install_bare(python: str, built: Path, folder: Path) -> None:
-    """Install all wheels of a folder into an environment of another Python, without their requirements, and compile them.
+    """Install all wheels of a folder for another Python, and compile them.
 
-    Raises AssertionError where pip refuses one, or a file is no Python of that version.
+    The wheels come without their requirements. Raises AssertionError where pip refuses one, or a file is no Python of that
+    version.
     """
     execute(python, "-m", "venv", folder, cwd=built)
     pip = (folder / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "install", "--no-index", "--no-deps")
@@ -118,7 +124,7 @@ def install_bare(python: str, built: Path, folder: Path) -> None:
 
 
 def _without_circumstances(sdist: Path, epoch: int) -> bytes:
-    """The archive without the times, users and order of the machine that made it."""
+    """Repack an archive without times, users and order of the machine that made it."""
     packed = io.BytesIO()
     with (
         tarfile.open(sdist) as made,

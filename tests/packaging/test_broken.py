@@ -61,7 +61,7 @@ EXPORTS = """
 
 @pytest.fixture(scope="module")
 def broken(make: Make, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """A sound pack, broken ones, and two with one plugin name."""
+    """Provide a sound pack, broken ones, and two with one plugin name."""
     folder = tmp_path_factory.mktemp("wheels")
     packs = [Pack(f"{name}-pack", source) for name, (source, _) in BROKEN.items()]
     packs += [Pack(name, relu_pack(name, 1).source, plugin="twin") for name in TWINS]
@@ -107,7 +107,7 @@ def test_the_list_shows_them_all_in_isolation(broken: Environment) -> None:
 
 
 def test_a_broken_pack_is_switched_off_or_uninstalled(broken: Environment) -> None:
-    """The two cures that the error names."""
+    """Both cures that the error names work."""
     plain = broken.states(status=1)
     assert plain["raising-pack"] == "on" and plain["twin"] == "refused", "without loading, a broken pack is like any other"
     off = broken.states("--without", ",".join([*names(), "twin"]))
@@ -124,7 +124,7 @@ def test_one_of_two_twins_uninstalled_repairs_the_other(make: Make, tmp_path: Pa
 
 @pytest.mark.full
 def test_a_pack_that_exits_does_not_end_the_export_without_a_word(make: Make, tmp_path: Path) -> None:
-    """As a script does that was meant to be run, not imported."""
+    """Such a pack is a script that was meant to be run, not imported."""
     environment = make("onnxexp", Pack("exit-pack", "import sys\nsys.exit(3)\n").wheel(tmp_path))
     script = f"names = ['exit-pack']\n{textwrap.dedent(EXPORTS)}".replace('export(plugins=["good-pack"])', "0")
     reported = environment.python(script).reported

@@ -29,19 +29,6 @@ EXPORTS = """
 """
 
 
-NAMES = """
-    import importlib, json, onnxexp
-
-    def reported(call):
-        try:
-            call()
-        except (ImportError, AttributeError) as error:
-            return str(error)
-
-    print(json.dumps([reported(lambda: importlib.import_module("onnxexp.torch_onnx")), reported(lambda: onnxexp.torch_onnx)]))
-"""
-
-
 @pytest.fixture(scope="module")
 def core(make: Make) -> Environment:
     return make("onnxexp")
@@ -97,11 +84,6 @@ def test_without_the_torchscript_plugin_the_cure_is_to_install_it(installed: str
     assert "strict=False" in reported["auto"]
 
 
-def test_the_core_alone_names_the_plugin_of_torch_onnxs_names(core: Environment) -> None:
-    for message in core.python(NAMES).reported:
-        assert message.endswith("pip install onnxexp-plugin-torch-onnx") and "\n" not in message
-
-
 def test_the_command_answers_without_plugins(core: Environment) -> None:
     assert core.python(OURS).reported["plugins"] == []
     assert "pip install onnxexp-plugin-aten" in core.command("plugins").out
@@ -131,7 +113,7 @@ def test_the_templates_are_in_the_wheel(core: Environment, tmp_path: Path) -> No
 
 @pytest.mark.full
 def test_a_pack_from_new_plugin_builds_installs_and_lowers(core: Environment, house: Wheelhouse) -> None:
-    """The templates are in the wheel, and what is made of them is a distribution."""
+    """The templates are in the wheel, and a pack made of them is a distribution."""
     core.command("new-plugin", "wave-ops")
     built = core.folder / "built"
     core.pip("wheel", "--no-index", "--no-deps", "--no-build-isolation", "--wheel-dir", built, core.work / "wave-ops")

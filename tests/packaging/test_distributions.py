@@ -1,4 +1,4 @@
-"""What is published: the metadata of each wheel, and what each sdist holds."""
+"""Published files: the metadata of each wheel, and the contents of each sdist."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def requirements(texts: list[str]) -> Counter[str]:
 
 
 def expected_requirements(source: Path) -> Counter[str]:
-    """Those of pyproject.toml, the extras' with their marker."""
+    """Read the requirements of pyproject.toml, the extras' with their marker."""
     table = project(source)["project"]
     extras = table.get("optional-dependencies", {}).items()
     return requirements(table["dependencies"]) + requirements(
@@ -44,7 +44,7 @@ def expected_requirements(source: Path) -> Counter[str]:
 
 
 def example_files() -> set[str]:
-    """The files of the example pack, without what tools leave there."""
+    """List the files of the example pack, without what tools leave there."""
     example = PROJECTS[-1]
     kept = {path.relative_to(example) for path in example.rglob("*") if path.is_file()}
     tools = ("__pycache__", "build", "dist", ".pytest_cache", ".ruff_cache", ".mypy_cache")
@@ -90,7 +90,7 @@ def test_what_a_wheel_holds(source: Path, house: Wheelhouse) -> None:
 
 @each_project
 def test_a_distribution_requires_what_it_imports(source: Path) -> None:
-    """Only imports at the top of a module count: what a function imports may be optional."""
+    """Only imports at the top of a module count; those in functions may be optional."""
     folder = source / "core" if source == ROOT else source
     (package,) = {path.parent.name for path in folder.glob("*/py.typed")}
     files = [file for file in folder.joinpath(package).rglob("*.py") if "templates" not in file.parts]
@@ -103,7 +103,7 @@ def test_a_distribution_requires_what_it_imports(source: Path) -> None:
 
 
 def imports_at_the_top(file: Path) -> Iterator[str]:
-    """The packages that a module imports whenever it is imported."""
+    """Yield the packages that a module imports whenever it is imported."""
     for node in ast.parse(file.read_text("utf-8")).body:
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)

@@ -34,7 +34,7 @@ def packs(make: Make, tmp_path_factory: pytest.TempPathFactory) -> Environment:
 
 
 def record(environment: Environment, name: str) -> str:
-    """The lock's entry for an installed distribution: a hash over the wheel's files."""
+    """Return the lock's entry for a distribution: a hash over the wheel's files."""
     (record_,) = environment.site.glob(f"{name.replace('-', '_')}-*.dist-info/RECORD")
     rows = [row.split(",") for row in record_.read_text().splitlines()]
     notes = ("/INSTALLER", "/REQUESTED", "/direct_url.json")

@@ -68,13 +68,13 @@ EXPORTS = """
 
 @pytest.fixture(scope="module")
 def packs(make: Make, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """The core and two packs that both lower aten::relu: to one Relu, and to two."""
+    """Provide the core and two packs that lower aten::relu: to one Relu, and to two."""
     folder = tmp_path_factory.mktemp("wheels")
     return make("onnxexp", relu_pack("one-pack", 1).wheel(folder), relu_pack("two-pack", 2).wheel(folder))
 
 
 def states(packs: Environment, setting: str, folder: Path, key: str, *names: str, status: int = 0) -> dict[str, str]:
-    """What `onnxexp plugins` says where a setting names these plugins."""
+    """Return the states of `onnxexp plugins` where a setting names these plugins."""
     if setting == "command line":
         argument = {"plugins": "--plugins", "disable": "--without"}[key]
         return packs.states(argument, ",".join(names), cwd=folder, status=status)

@@ -1,4 +1,4 @@
-"""The commands, code and settings of every README and of the tutorial, in the environment that the README makes."""
+"""READMEs and tutorial: commands, code and settings, in the README's environment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def of(page: Path, *languages: str) -> list[Block]:
 
 
 def lines(page: Path, beginning: str) -> list[str]:
-    """The commands of a page's shell blocks that begin with a word."""
+    """List the commands of a page's shell blocks that begin with a word."""
     commands = [line for block in of(page, "sh", "console") for line in block.text.splitlines()]
     return [line for line in commands if line.startswith(beginning)]
 
@@ -36,7 +36,7 @@ def settings() -> str:
 
 @pytest.fixture(scope="module")
 def readme(house: Wheelhouse, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """An environment with torch and the like, and the README's `pip install` run in a clone."""
+    """Provide an environment with the README's `pip install` run in a clone."""
     clone = copy_sources(ROOT, tmp_path_factory.mktemp("clone"))
     environment = Environment(tmp_path_factory.mktemp("fresh"), house)
     (command,) = lines(README, "pip install")
@@ -64,7 +64,7 @@ def test_it_installs_every_plugin(readme: Environment) -> None:
 
 
 def test_the_code_and_the_settings(readme: Environment) -> None:
-    """The README's Python blocks are one script; they run without and with its settings."""
+    """The README's Python blocks run as one script, without and with its settings."""
     script = "\n".join(block.text for block in of(README, "python") if not block.title)
     for folder, written in ((readme.work / "plain", ""), (readme.work / "settings", settings())):
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""A release: one version, one content for one commit, and wheels that need no index of ours."""
+"""A release: one version, one content per commit, and wheels that need no index."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from onnxexp._version import __version__
 from tests.packaging.environments import OURS, ROOT, Environment, Wheelhouse, execute, name_of, project
@@ -40,8 +42,9 @@ EXPORTS = """
 
 
 def wrong_versions(root: Path, version: str) -> list[str]:
-    """The distributions with another version, and the requirements of another release."""
-    wrong = []
+    """List distributions of another version, and requirements of another release."""
+    wrong, parsed = [], Version(version)
+    required = SpecifierSet(f">={version},<{parsed.major}.{parsed.minor + 1}")
     for folder in (root / each.relative_to(ROOT) for each in OURS):
         table = project(folder)["project"]
         if folder != root and table["version"] != version:
@@ -49,7 +52,7 @@ def wrong_versions(root: Path, version: str) -> list[str]:
         extras = table.get("optional-dependencies", {}).values()
         for each in map(Requirement, (text for texts in (table["dependencies"], *extras) for text in texts)):
             if each.name.startswith("onnxexp") and not (each.name == table["name"] and not each.specifier):
-                wrong += [f"{table['name']} needs {each}"] if str(each.specifier) != f">={version}" else []
+                wrong += [f"{table['name']} needs {each}"] if each.specifier != required else []
     return wrong
 
 

@@ -1,4 +1,4 @@
-"""What merely lies in the working directory becomes no part of an export."""
+"""Packs that only lie in the working directory are no part of an export."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def environment(make: Make, tmp_path_factory: pytest.TempPathFactory) -> Environ
 
 
 def test_a_pack_that_lies_there_is_not_listed(environment: Environment, tmp_path: Path) -> None:
-    """Though Python itself would import it: a script's folder is on its path."""
+    """Python itself would import such a pack: a script's folder is on its path."""
     relu_pack("hostile-pack", 5, override=True).unpack(tmp_path)
     found = environment.python("import importlib.metadata as m; print(m.version('hostile-pack'))", cwd=tmp_path)
     assert found.out.strip() == "1.0"

@@ -1,1 +1,1 @@
-"""PyTorch's own ONNX tests, run with onnxexp in the place of torch.onnx's exporter."""
+"""PyTorch's own ONNX tests, with onnxexp in the place of torch.onnx's exporter."""

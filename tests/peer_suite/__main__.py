@@ -1,10 +1,11 @@
-"""Run PyTorch's own ONNX tests with onnxexp and with torch.onnx's exporter; write docs/reference/peer-suite.md.
+"""Run PyTorch's own ONNX tests, and write docs/reference/peer-suite.md.
 
     python -m tests.peer_suite [--runs NAME ...] [--exporters NAME ...] [--tests PATTERN]
                                [--failed] [--jobs N] [--page]
 
-The results go into docs/reference/peer-suite.json after each run. A test that fails with onnxexp and is not in known.py
-is an error, and so is one that is there and passes. A run of one `--tests` pattern is printed and not written.
+The tests run with onnxexp and with torch.onnx's exporter. The results go into docs/reference/peer-suite.json after each run. A
+test that fails with onnxexp and is not in known.py is an error, and so is one that is there and passes. A run of one `--tests`
+pattern is printed and not written.
 """
 
 from __future__ import annotations

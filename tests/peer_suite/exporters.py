@@ -1,4 +1,4 @@
-"""The exporters under test: torch.onnx's own, or onnxexp's names of torch.onnx in its place."""
+"""The exporters under test: torch.onnx's own, or onnxexp under its names."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _use_torch_onnx(capture: str) -> None:
 
 
 def _use_onnxexp(capture: str) -> None:
-    """Let all tests export with onnxexp, with this `capture` of models that are not scripted."""
+    """Let all tests export with onnxexp, with this `capture` of unscripted models."""
     torch.onnx.export = utils._export = _noted("onnxexp", functools.partial(_onnxexp, capture))
     _feed_all_inputs()
     for name in ("register_custom_op_symbolic", "unregister_custom_op_symbolic"):
@@ -45,7 +45,10 @@ EXPORTERS = {"onnxexp": _use_onnxexp, "torch.onnx": _use_torch_onnx}
 
 
 def has_exported() -> bool:
-    """Whether the test has exported anything: some tests are empty in a script."""
+    """Return whether the test has exported anything.
+
+    Some tests are empty in a script.
+    """
     return bool(_exports)
 
 
@@ -69,9 +72,10 @@ def _onnxexp(capture: str, model: Any, args: Any, f: Any = None, *positional: An
 
 
 def _feed_all_inputs() -> None:
-    """Feed a graph with all inputs if it has them, or with those that a test or the graph names, or with the tensors.
+    """Feed a graph with the first set of inputs that has the right number.
 
-    torch's tracer removes unused inputs; onnxexp keeps them, but for numbers that the model fixes.
+    The sets are all inputs, those of torch's tracer, those that a test names, and the tensors. torch's tracer removes unused
+    inputs; onnxexp keeps them, but for numbers that the model fixes.
     """
     prepare, open_session = verification._prepare_input_for_onnx, verification._onnx_backend_session
     sessions: list[Any] = []
@@ -92,7 +96,10 @@ def _feed_all_inputs() -> None:
 
 
 def accept_right_exports(case: type) -> None:
-    """Let a test that expects a refusal pass if the export is right instead; a wrong result is an error."""
+    """Let a test that expects a refusal pass if the export is right instead.
+
+    A wrong result is an error.
+    """
     strict = case.assertRaises
 
     def assert_raises(self: Any, expected: Any, *args: Any, **kwargs: Any) -> Any:

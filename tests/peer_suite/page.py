@@ -1,4 +1,4 @@
-"""The results, compared with the known differences, and the page docs/reference/peer-suite.md."""
+"""The results beside the known differences, and docs/reference/peer-suite.md."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def counts(found: Mapping[str, Result]) -> dict[str, int]:
 
 
 def unexpected(results: Results, known: Sequence[Known] = KNOWN) -> Iterator[str]:
-    """Describe each test that fails and is not known to, and each that is known to and does not."""
+    """Describe tests that fail and are not known to, and known ones that do not fail."""
     for run, by_exporter in results["runs"].items():
         failed = by_exporter.get("onnxexp", {"failed": {}})["failed"]
         listed = {test for each in known if run in each.runs for test in each.tests}

@@ -1,4 +1,4 @@
-"""Run the tests, each in a process of its own, forked from one that has imported them and exported nothing."""
+"""Run each test in a process forked from one that has only imported the tests."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ RUNS = [
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What a test did: "passed", "failed" with an error, or "skipped" with the suite's reason."""
+    """The result of a test: "passed", "failed" with an error, "skipped" with a reason."""
 
     outcome: str
     detail: str = ""
@@ -76,7 +76,7 @@ def results(run: Run, exporter: str, jobs: int, is_wanted: Callable[[str], bool]
 
 
 def _cases(run: Run) -> list[Any]:
-    """The tests of a run, as instances."""
+    """Return the tests of a run, as instances."""
     module = importlib.import_module(run.module)
     wanted = {"opset_version": run.opset, "keep_initializers_as_inputs": False} if run.opset else {}
     classes = [

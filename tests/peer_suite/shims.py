@@ -1,4 +1,4 @@
-"""What the tests of PyTorch 2.6 import and later releases moved or removed."""
+"""Names that the tests of PyTorch 2.6 import, and later releases moved or removed."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _MOVED = {
 
 
 class _Diagnostics(types.ModuleType):
-    """torch.onnx._internal.diagnostics, of which the tests call `engine.clear()`."""
+    """torch.onnx._internal.diagnostics, whose `engine.clear()` the tests call."""
 
     class engine:
         @staticmethod
         def clear() -> None:
-            """There is nothing to clear."""
+            """Do nothing, since there is nothing to clear."""
 
 
 def install() -> None:
@@ -49,7 +49,7 @@ def _alias(name: str, module: types.ModuleType) -> None:
 
 
 def _session(model: Any) -> Any:
-    """ONNX Runtime with one thread, so that a test does not depend on the others."""
+    """Open ONNX Runtime with one thread, so that tests do not depend on each other."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -60,7 +60,10 @@ def _session(model: Any) -> Any:
 
 
 def _use_random_weights() -> None:
-    """Let torchvision's models keep the weights they were made with, of the test's seed, where a test wants trained ones."""
+    """Let torchvision's models keep their random weights, of the test's seed.
+
+    Some tests want trained weights, which would be downloaded.
+    """
     from torchvision.models._api import WeightsEnum
 
     downloaded: dict[str, Any] = {}

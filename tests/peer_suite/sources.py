@@ -1,4 +1,4 @@
-"""The ONNX tests of PyTorch 2.6, and what they import, beside the environment and not in it."""
+"""The ONNX tests of PyTorch 2.6 and their imports, beside the environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks for images, of the structures that torchvision quantizes, with few channels."""
+"""Networks for images like those that torchvision quantizes, with few channels."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Classifier(nn.Module):
 
 
 class Inverted(nn.Module):
-    """An inverted residual: expand, filter each channel, weigh the channels, and project."""
+    """An inverted residual: expand, filter and weigh the channels, and project."""
 
     def __init__(
         self, entry: int, leave: int, expand: int, kernel: int, stride: int, act: type[nn.Module], squeeze: bool
@@ -66,7 +66,7 @@ class SqueezeExcitation(nn.Module):
 
 
 def MobileNetV2(classes: int = 10) -> nn.Module:
-    """Sandler et al. 2018."""
+    """Build the network of Sandler et al. 2018."""
     plan = [(8, 1, 1), (12, 6, 2), (12, 6, 1), (16, 6, 2), (16, 6, 1), (24, 6, 2), (24, 6, 1)]
     layers: list[nn.Module] = [Unit(3, 8, 3, 2, act=nn.ReLU)]
     entry = 8
@@ -77,7 +77,7 @@ def MobileNetV2(classes: int = 10) -> nn.Module:
 
 
 def MobileNetV3(classes: int = 10) -> nn.Module:
-    """Howard et al. 2019: hard swish, and squeeze and excitation."""
+    """Build the network of Howard et al. 2019: hard swish, squeeze and excitation."""
     plan = [(8, 1, 3, 1, nn.ReLU, True), (12, 4, 3, 2, nn.ReLU, False), (12, 4, 5, 1, nn.ReLU, True),
             (16, 4, 5, 2, nn.Hardswish, True), (16, 4, 5, 1, nn.Hardswish, True), (24, 4, 3, 2, nn.Hardswish, False)]  # fmt: skip
     layers: list[nn.Module] = [Unit(3, 8, 3, 2, act=nn.Hardswish)]
@@ -108,7 +108,7 @@ class Shuffled(nn.Module):
 
 
 def ShuffleNet(classes: int = 10) -> nn.Module:
-    """Ma et al. 2018."""
+    """Build the network of Ma et al. 2018."""
     layers: list[nn.Module] = [Unit(3, 8, 3, 2), nn.MaxPool2d(3, 2, 1)]
     for entry, leave in ((8, 16), (16, 32)):
         layers.extend([Shuffled(entry, leave, 2), Shuffled(leave, leave, 1), Shuffled(leave, leave, 1)])
@@ -132,7 +132,7 @@ class Inception(nn.Module):
 
 
 def GoogLeNet(classes: int = 10) -> nn.Module:
-    """Szegedy et al. 2014, without the auxiliary heads."""
+    """Build the network of Szegedy et al. 2014, without the auxiliary heads."""
     layers: list[nn.Module] = [Unit(3, 8, 7, 2), nn.MaxPool2d(3, 2, ceil_mode=True), Unit(8, 8, 1), Unit(8, 24, 3)]
     layers.append(nn.MaxPool2d(3, 2, ceil_mode=True))
     layers.extend([Inception(24, (8, 12, 16, 4, 8, 8)), Inception(40, (16, 12, 16, 4, 8, 8)), nn.MaxPool2d(2, 2, ceil_mode=True)])

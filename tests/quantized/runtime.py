@@ -1,4 +1,4 @@
-"""What ONNX Runtime makes of a file: the operators that it runs."""
+"""The operators that ONNX Runtime runs for a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import onnxexp
 
 
 def kernels(program: onnxexp.ONNXProgram, folder: Path) -> list[str]:
-    """The operators of the graph that ONNX Runtime runs, after its fusions."""
+    """List the operators that ONNX Runtime runs for the graph, after its fusions."""
     optimized = folder / "optimized.onnx"
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
@@ -22,5 +22,5 @@ def kernels(program: onnxexp.ONNXProgram, folder: Path) -> list[str]:
 
 
 def operators(program: onnxexp.ONNXProgram) -> list[str]:
-    """The operators of the file."""
+    """List the operators of the file."""
     return [node.op_type for node in program.model_proto.graph.node]

@@ -18,7 +18,7 @@ __all__ = ["exact_sums", "saturates"]
 
 @functools.cache
 def saturates() -> bool:
-    """Whether a sum of two products that needs 17 bits is wrong on this CPU."""
+    """Return whether a sum of two products that needs 17 bits is wrong on this CPU."""
     a, b = np.full((1, 64), 255, np.uint8), np.full((64, 16), 127, np.int8)
     node = onnx.helper.make_node("MatMulInteger", ["a", "b"], ["y"])
     given = onnx.helper.make_tensor_value_info("a", onnx.TensorProto.UINT8, a.shape)

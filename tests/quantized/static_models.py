@@ -100,7 +100,7 @@ def _prepared_fx(model: nn.Module, example: tuple[Tensor, ...], engine: str) -> 
 
 
 def _without_stubs(model: nn.Module) -> nn.Module:
-    """A copy whose stubs do nothing: torch.fx finds the places itself."""
+    """Copy a model without stubs, since torch.fx finds the places itself."""
     model = copy.deepcopy(model)
     for name, module in list(model.named_children()):
         if isinstance(module, (quantization.QuantStub, quantization.DeQuantStub)):
@@ -109,6 +109,6 @@ def _without_stubs(model: nn.Module) -> nn.Module:
 
 
 def quantum(model: nn.Module, *example: Tensor) -> float:
-    """The smallest difference between two numbers of a model's output: a step of its last quantizer."""
+    """Return the smallest step between two outputs: one of the last quantizer's."""
     values = torch.unique(model(*example))
     return float((values[1:] - values[:-1]).min())

@@ -22,7 +22,7 @@ def linear() -> nn.Module:
 
 
 def folding() -> onnxexp.SymbolicTable:
-    """A symbolic that computes a dequantized weight at export."""
+    """Build a symbolic that computes a dequantized weight at export."""
     table = onnxexp.SymbolicTable("quantized_decomposed")
 
     @table("dequantize_per_channel")

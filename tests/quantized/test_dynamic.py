@@ -30,7 +30,7 @@ def dynamic(model: nn.Module, config: quantization.QConfig = quantization.defaul
 
 
 def weight_types(program: onnxexp.ONNXProgram) -> set[int]:
-    """The types of the matrices in a file."""
+    """Return the types of the matrices in a file."""
     return {initializer.data_type for initializer in program.model_proto.graph.initializer if len(initializer.dims) >= 2}
 
 
@@ -164,7 +164,7 @@ def test_onnx_runtimes_own_quantization(capture: str) -> None:
 
 
 def test_onnx_runtimes_own_quantization_keeps_the_range_of_a_convolution() -> None:
-    """torch's 7 bits leave room for results of twice the input's range, in whose steps it rounds them."""
+    """torch uses 7 bits, and rounds results in steps of twice the input's range."""
     torch.manual_seed(0)
     weight = torch.quantize_per_tensor(torch.randn(4, 4, 3, 3) / 4, 0.01, 0, torch.qint8)
     packed = torch.ops.quantized.conv2d_prepack(weight, torch.randn(4), [1, 1], [1, 1], [1, 1], 1)

@@ -14,7 +14,10 @@ CONFIGS = {8: quantization.float_qparams_weight_only_qconfig, 4: quantization.fl
 
 
 def quantized(model: nn.Module, bits: int) -> nn.Module:
-    """Convert a model; torch converts an nn.Embedding to 4 bits wrongly, so that one gets its table here."""
+    """Convert a model, and replace the table of an nn.Embedding of 4 bits.
+
+    torch converts such an embedding wrongly.
+    """
     model.eval().qconfig = CONFIGS[bits]
     converted = quantization.convert(quantization.prepare(model))
     for name, module in list(converted.named_children()):
@@ -26,7 +29,7 @@ def quantized(model: nn.Module, bits: int) -> nn.Module:
 
 
 def stored(program: onnxexp.ONNXProgram) -> dict[int, int]:
-    """The number of bytes of each type in a file."""
+    """Count the bytes of each type in a file."""
     found: dict[int, int] = {}
     for initializer in program.model_proto.graph.initializer:
         found[initializer.data_type] = found.get(initializer.data_type, 0) + onnx.numpy_helper.to_array(initializer).nbytes

@@ -1,4 +1,4 @@
-"""weights/fold_scales.py: scales of integer weights that the model multiplies by itself."""
+"""weights/fold_scales.py: scales by which a model multiplies integer weights."""
 
 from __future__ import annotations
 

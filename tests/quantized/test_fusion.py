@@ -27,7 +27,7 @@ FUSED = {"QLinearConv", "QGemm", "QLinearAdd", "QuantizeLinear", "DequantizeLine
 
 
 def exported(function: Callable[[Model, Tensor], Any], shape: tuple[int, ...], **options: Any) -> onnxexp.ONNXProgram:
-    """Export a model, and compare it with eager at other sizes: at most one step of the largest scale."""
+    """Export a model, and compare it with eager at other sizes, within one step."""
     torch.manual_seed(0)
     model, dynamic = Model(function), {0: "batch"} if len(shape) == 2 else {0: "batch", 2: "height"}
     program = onnxexp.export(model, (torch.randn(shape),), dynamic_shapes=(dynamic,), **options)

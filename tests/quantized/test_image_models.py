@@ -1,4 +1,4 @@
-"""Statically quantized networks for images: codes and best classes beside torch's kernels."""
+"""Quantized networks for images: codes and best classes beside torch's kernels."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KINDS = 10
 
 
 def pictures(count: int, side: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Noisy random pictures of the ten kinds, and their kinds."""
+    """Draw noisy random pictures of the ten kinds, and their kinds."""
     patterns = torch.randn(KINDS, 3, 8, 8, generator=torch.Generator().manual_seed(7))
     generator = torch.Generator().manual_seed(seed)
     kinds = torch.randint(0, KINDS, (count,), generator=generator)
@@ -44,7 +44,7 @@ def pictures(count: int, side: int, seed: int) -> tuple[Tensor, Tensor]:
 
 @functools.cache
 def trained(name: str) -> nn.Module:
-    """Train a network: one of random weights multiplies each rounding difference from layer to layer."""
+    """Train a network, since random weights multiply the rounding of each layer."""
     build, side = NETWORKS[name]
     torch.manual_seed(0)
     model = build().train()
@@ -60,7 +60,7 @@ def trained(name: str) -> nn.Module:
 
 
 def images(model: nn.Module, count: int, side: int, seed: int) -> Tensor:
-    """Pictures that the quantizer of the input leaves as they are.
+    """Draw pictures that the quantizer of the input leaves as they are.
 
     Other numbers may be halfway between two integers, where torch and ONNX Runtime round to different ones: 1 of 100 000.
     """

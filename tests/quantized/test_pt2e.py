@@ -1,4 +1,4 @@
-"""Models that pt2e quantized: graphs of torch.export, with the operators of quantized_decomposed."""
+"""Models that pt2e quantized: torch.export's graphs of quantized_decomposed."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ SHAPES: dict[type[nn.Module], tuple[int, ...]] = {Net: (4, 3, 8, 8), Layers: (4,
 
 @pytest.fixture(scope="module")
 def converted() -> dict[Any, Any]:
-    """The models made so far: their preparation takes longer than their export."""
+    """Provide a store of models, which take longer to prepare than to export."""
     return {}
 
 
 def quantized(made: dict[Any, Any], kind: type[nn.Module], flow: str) -> tuple[torch.fx.GraphModule, Tensor]:
-    """A model that the quantizer of torch's compiler, or XNNPACK's, quantized."""
+    """Quantize a model by the quantizer of torch's compiler or of XNNPACK."""
     torch.manual_seed(0)
     shape = SHAPES[kind]
     if (kind, flow) not in made:
@@ -101,7 +101,7 @@ X86 = needs_torch((2, 12), "the quantizer of torch's compiler quantizes nothing"
 
 
 def flow_of(kind: type[nn.Module], flow: str) -> Any:
-    """The parameters of a flow, skipped where its quantizer does not work."""
+    """Return the parameters of a flow, skipped where its quantizer does not work."""
     return pytest.param(kind, flow, marks=[] if flow.startswith("xnnpack") else X86)
 
 

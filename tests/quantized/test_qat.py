@@ -58,7 +58,7 @@ class Block(nn.Module):
 def trained(
     model: Convolutions | Block, example: Tensor, config: quantization.QConfig, *, observing: bool = False
 ) -> Convolutions | Block:
-    """A prepared model after three steps without an optimizer."""
+    """Prepare a model, and run three steps without an optimizer."""
     model.train()
     prepared = model.fuse()
     prepared.qconfig = config
@@ -71,7 +71,7 @@ def trained(
 
 
 def agree(program: onnxexp.ONNXProgram, model: nn.Module, *inputs: Tensor, quantum: float) -> None:
-    """Compare with eager: exactly as the file defines it, and roughly with ONNX Runtime's integer kernels."""
+    """Compare with eager: closely without fusions, roughly with integer kernels."""
     expected = model(*inputs)
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -85,7 +85,7 @@ def agree(program: onnxexp.ONNXProgram, model: nn.Module, *inputs: Tensor, quant
 
 
 def integers_only(program: onnxexp.ONNXProgram) -> bool:
-    """Whether each float in the file is a scale or a bias."""
+    """Return whether each float in the file is a scale or a bias."""
     initializers = program.model_proto.graph.initializer
     return all(
         max(each.dims, default=1) == math.prod(each.dims) for each in initializers if each.data_type == onnx.TensorProto.FLOAT
@@ -198,7 +198,7 @@ def test_a_model_that_still_observes_is_refused(capture: str, version: int) -> N
 
 
 def unobserved(version: int) -> torch.nn.Module:
-    """A model whose observers are off and never saw data."""
+    """Build a model whose observers are off and never saw data."""
     model = Block().train()
     model.qconfig = quantization.get_default_qat_qconfig("fbgemm", version)
     return quantization.prepare_qat(model).apply(quantization.disable_observer).eval()

@@ -35,7 +35,7 @@ class Layer(nn.Module):
 
 
 def with_dequantized_weights(model: Layer, float_model: Layer) -> Layer:
-    """The float model, with the weights that the file has."""
+    """Copy the float model, with the weights that the file has."""
     copied = copy.deepcopy(float_model)
     for name, weight in model.layer._weight_bias()["weight"].items():
         getattr(copied.layer, name).data = weight.dequantize() if weight.is_quantized else weight
@@ -43,7 +43,7 @@ def with_dequantized_weights(model: Layer, float_model: Layer) -> Layer:
 
 
 def matrices(program: onnxexp.ONNXProgram) -> set[int]:
-    """The types of the weights by direction; biases have an axis less."""
+    """Return the types of the weights, which have one axis more than the biases."""
     return {initializer.data_type for initializer in program.model_proto.graph.initializer if len(initializer.dims) == 3}
 
 

@@ -1,4 +1,4 @@
-"""`onnxexp quantization-report`: ONNX Runtime's own graph decides which layers ran as integers."""
+"""`onnxexp quantization-report`: ONNX Runtime's graph shows the integer layers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COMMAND = "quantization-report"
 
 
 class Net:
-    """A graph in the making; its nodes are called `first`, `second` and so on through `names`."""
+    """A graph under construction, with nodes called `the Conv 0` and so on."""
 
     def __init__(self) -> None:
         self.nodes: list[onnx.NodeProto] = []
@@ -60,14 +60,14 @@ class Net:
         return self.dq(self.q(x, zero, scale, dtype), zero, scale, dtype)
 
     def weight(self, *shape: int, axis: int = 1, zero: bool = True, dtype: Any = np.int8) -> str:
-        """A dequantized weight with a scale for each channel."""
+        """Add a dequantized weight with a scale for each channel."""
         channels = shape[axis]
         integers = self.random.integers(0, 100, shape).astype(dtype)
         zeros = [np.zeros(channels, dtype)] if zero else []
         return self("DequantizeLinear", integers, np.full(channels, 0.01, np.float32), *zeros, axis=axis)
 
     def zeros(self, dtype: ir.DataType, *shape: int, scales: tuple[int, ...] = (), **attributes: Any) -> str:
-        """A dequantized weight of zeros, in a type that numpy lacks."""
+        """Add a dequantized weight of zeros, in a type that numpy lacks."""
         names = []
         for sizes in (shape, scales):
             names.append(f"c{len(self.weights)}")
@@ -91,7 +91,7 @@ class Net:
 
 
 def found(net: Callable[[Net], str], folder: Path, *shape: int) -> list[Layer]:
-    """The layers of a net."""
+    """Return the layers of a net."""
     graph = Net()
     file = model_file.load(ir.from_proto(graph.model(net(graph), *shape)), "net")
     measured = measured_run.run(file, example_feeds.random_feeds(file.model, {"batch": 2}), 1, folder, threads=1)
@@ -228,7 +228,7 @@ def test_nodes_of_inner_graphs(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with quant.onnx, float.onnx, and models.py, whose `make` returns the float model."""
+    """Provide quant.onnx, float.onnx, and a models.py that makes the float model."""
     folder = tmp_path_factory.mktemp("files")
     torch.manual_seed(0)
     model, x = Residual().eval(), torch.randn(2, 3, 8, 8)
@@ -278,7 +278,7 @@ def test_operators_instead_of_pairs(style: str, files: Path, tmp_path: Path, cap
 
 
 def test_weights_beside_the_model(files: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for models of more than 1 GiB."""
+    """The weights are in a second file, as for models of more than 1 GiB."""
     monkeypatch.setattr(model_file, "_IN_ONE_FILE", 0)
     ran = report(capsys, files / "quant.onnx", "--against", str(files / "float.onnx"), "--json")
     assert ran.status == 0 and ran.document["ok"]

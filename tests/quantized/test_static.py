@@ -29,7 +29,7 @@ QUICK = {("eager", "export", 17), ("fx", "trace", 13), ("reference", "export", 2
 
 
 def rows() -> list[Any]:
-    """Each flow, model, engine and opset; all but a few are for the full matrix."""
+    """List each flow, model, engine and opset; most belong to the full matrix."""
     return [
         pytest.param(
             flow, name, engine, capture, opset,
@@ -64,7 +64,7 @@ def exported(model: nn.Module, example: Tensor, **options: Any) -> onnxexp.ONNXP
 
 
 def differences(program: onnxexp.ONNXProgram, model: nn.Module, x: Tensor, optimized: bool) -> Tensor:
-    """How many quanta ONNX Runtime's results are off torch's."""
+    """Return by how many quanta ONNX Runtime's results differ from torch's."""
     options = onnxruntime.SessionOptions()
     if not optimized:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -76,7 +76,7 @@ def differences(program: onnxexp.ONNXProgram, model: nn.Module, x: Tensor, optim
 
 
 def float_weights(program: onnxexp.ONNXProgram) -> list[str]:
-    """The matrices and kernels that are no integers."""
+    """List the matrices and kernels that are no integers."""
     initializers = program.model_proto.graph.initializer
     matrices = [each for each in initializers if sum(size > 1 for size in each.dims) > 1]  # a scale by channels is none
     return [each.name for each in matrices if each.data_type == onnx.TensorProto.FLOAT]
@@ -141,7 +141,10 @@ def test_a_function_without_an_implementation(capture: str) -> None:
 
 
 class Pooled(nn.Module):
-    """Pooling whose functions the tracer's plugin replaces; the image is larger than torch's pooling of bytes takes."""
+    """Pooling by functions that the tracer's plugin replaces.
+
+    The image is larger than torch's pooling of bytes takes.
+    """
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         q = torch.quantize_per_tensor(x, 0.05, 61, torch.quint8)
@@ -174,7 +177,7 @@ class _Prepacked(nn.Module):
 @pytest.mark.parametrize("engine", ["qnnpack"], indirect=True)
 @pytest.mark.parametrize("capture", ["export", "trace"])
 def test_the_bias_of_qnnpack_is_not_cloned_lazily(engine: Any, capture: str) -> None:
-    """Its memory is not of torch's usual allocator: a lazy clone of it ended the process when it was freed."""
+    """A lazy clone of the bias, which torch does not allocate, ended the process."""
     model, x = _Prepacked(), torch.randn(2, 4)
     for _ in range(2):
         program = onnxexp.export(model, (x,), capture=capture, opset_version=12)

@@ -1,4 +1,4 @@
-"""The styles of quantized graphs: QDQ, ONNX's quantized operators, and ONNX Runtime's."""
+"""The styles of quantized graphs: QDQ, ONNX's operators, and ONNX Runtime's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STYLES = ["qdq", "qoperator", "ort"]
 
 
 def exported(function: Callable[[Model, Tensor], Any], shape: tuple[int, ...], style: str, **options: Any) -> onnxexp.ONNXProgram:
-    """Export a model in a style, and compare it with eager at other batches: at most one step."""
+    """Export in a style, and compare with eager at other batches, within one step."""
     torch.manual_seed(0)
     model = Model(function)
     for weight in (model.kernel, model.matrix):
@@ -40,7 +40,10 @@ def exported(function: Callable[[Model, Tensor], Any], shape: tuple[int, ...], s
 
 
 def residual(model: Model, x: Tensor) -> Tensor:
-    """Every operator that "ort" has: convolution, sum, product, concatenation, pooling, activations, linear layers."""
+    """Use every operator of the style "ort".
+
+    The operators are convolution, sum, product, concatenation, pooling, activations and linear layers.
+    """
     x = IN(x)
     y = OUT(F.relu(model.convolution(x)))
     y = OUT(y + OUT(model.convolution(y)))

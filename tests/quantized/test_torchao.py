@@ -97,7 +97,7 @@ def other_inputs(example: Tensor, dynamic: dict[int, str]) -> Iterator[Tensor]:
 
 
 def floats(program: onnxexp.ONNXProgram, model: nn.Module) -> list[str]:
-    """The float initializers as large as a quantized weight."""
+    """List the float initializers that are as large as a quantized weight."""
     parts = [module for module in model.modules() if isinstance(module, nn.Linear)]
     sizes = {part.weight.numel() for part in parts}
     return [
@@ -108,7 +108,7 @@ def floats(program: onnxexp.ONNXProgram, model: nn.Module) -> list[str]:
 
 
 def rows() -> Iterator[Any]:
-    """All models, configurations and opsets; `full` but for a few."""
+    """Yield all models, configurations and opsets, few of them for the quick tier."""
     for name in MODELS:
         for config in CONFIGS:
             for opset in (10, 13, 17, 20, 21, 23):
@@ -148,7 +148,7 @@ def test_quantized_weights_in_a_trace(config: str) -> None:
 
 
 def types(program: onnxexp.ONNXProgram) -> set[str]:
-    """The element types of the weights."""
+    """Return the element types of the weights."""
     return {
         onnx.TensorProto.DataType.Name(each.data_type) for each in program.model_proto.graph.initializer if len(each.dims) > 1
     }

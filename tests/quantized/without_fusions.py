@@ -1,4 +1,4 @@
-"""Run a file exactly as it is written: ONNX Runtime's fusions round activations of their own."""
+"""Run a file as it is written: ONNX Runtime's fusions round activations again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["run_unfused"]
 
 
 def run_unfused(program: onnxexp.ONNXProgram, *inputs: Tensor) -> Tensor:
-    """The program's first output, computed without ONNX Runtime's optimizations."""
+    """Compute the program's first output without ONNX Runtime's optimizations."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL

@@ -16,7 +16,7 @@ needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromiu
 
 @contextlib.contextmanager
 def opened(path: Path, *, width: int = 1280, height: int = 800, scheme: str = "light") -> Iterator[Any]:
-    """A page that is open and ready. Fails where the page wrote an error to the console."""
+    """Open a page and wait until it is ready; fail if its console shows an error."""
     from playwright.sync_api import sync_playwright
 
     errors: list[str] = []
@@ -33,19 +33,19 @@ def opened(path: Path, *, width: int = 1280, height: int = 800, scheme: str = "l
 
 
 def view(page: Any, kind: str, expression: str) -> Any:
-    """The value of an expression of a graph's view, which it names `view`."""
+    """Evaluate an expression of a graph's view, which it names `view`."""
     return page.evaluate(
         f"(() => {{ const view = document.querySelector('.tab.graph').views['{kind}']; return {expression}; }})()"
     )
 
 
 def settled(page: Any) -> None:
-    """Wait until what was asked for is drawn."""
+    """Wait until everything is drawn."""
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 50))))")
 
 
 def colour_at(page: Any, kind: str, label: str) -> str:
-    """The colour of a node's box on the canvas, near its left edge."""
+    """Read the colour of a node's box on the canvas, near its left edge."""
     script = f"""(() => {{
         const view = document.querySelector('.tab.graph').views['{kind}'];
         const [item, place] = [...view.places].find(([item]) => item === view.selected || item.label === '{label}');

@@ -21,7 +21,7 @@ from tests.checking import networks
 
 
 def parsed(path: Path) -> dict[str, Any]:
-    """The document inside a page."""
+    """Read the document inside a page."""
     (packed,) = re.findall(r'<script id="document"[^>]*>([^<]*)</script>', path.read_text("utf-8"))
     return json.loads(gzip.decompress(base64.b64decode(packed)))  # type: ignore[no-any-return]
 

@@ -1,4 +1,4 @@
-"""Pages of models in a real browser: they draw, search, show counterparts, and colour errors."""
+"""Pages of models in a real browser: drawing, search, counterparts, error colours."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = needs_browser
 
 @pytest.fixture(scope="module")
 def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a BERT whose gelu is wrong."""
+    """Build the page of a BERT whose gelu is wrong."""
     table = onnxexp.SymbolicTable("aten", override=True)
 
     @table("gelu")

@@ -1,6 +1,6 @@
 """The models of `tests/models` as a zoo.
 
-`make sweep` writes the file into the repository's root, which is the folder of the cells, and runs it.
+`make sweep` writes the zoo file into the repository's root, which is the folder of the cells, and runs it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PRELOAD = ("pytest", "transformers.modeling_utils")
 
 
 def __getattr__(name: str) -> Callable[[], dict[str, Any]]:
-    """The factory of a model: ``tests.sweep.model_zoo:resnet18``."""
+    """Return the factory of a model: ``tests.sweep.model_zoo:resnet18``."""
     if name not in CASES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return lambda: _arguments(CASES[name])
@@ -32,7 +32,7 @@ def _arguments(case: ModelCase) -> dict[str, Any]:
 
 
 def zoo(names: Collection[str] = CASES) -> str:
-    """The text of the zoo file, with some of the models or all."""
+    """Return the text of the zoo file, with some of the models or all."""
     return "\n".join(_lines(names)) + "\n"
 
 

@@ -25,17 +25,17 @@ OUTCOME: dict[str, Any] = {
 
 
 def cells(models: int, opsets: int = 1, frontends: tuple[str, ...] = ("export",)) -> list[Cell]:
-    """Cells of models that need not exist."""
+    """List cells of models that need not exist."""
     zoo = Zoo(Path("/nowhere"), tuple(Model(f"model{number}", f"nowhere:model{number}") for number in range(models)))
     return cells_of(zoo, range(9, 9 + opsets), frontends)
 
 
 def rows(found: list[Cell], versions: dict[str, str] | None = None, **outcome: Any) -> Iterator[dict[str, Any]]:
-    """The rows of cells that end alike."""
+    """Yield the rows of cells that end alike."""
     for cell in found:
         yield row_of(cell.job(versions or VERSIONS), OUTCOME | outcome)
 
 
 def many(count: int) -> list[Cell]:
-    """At least so many cells."""
+    """List exactly `count` cells."""
     return list(itertools.islice(cells(-(-count // 20), 10, ("export", "trace")), count))

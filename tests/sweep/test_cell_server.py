@@ -1,4 +1,4 @@
-"""Cells in processes of their own: each way to fail is a result, and the next cell runs."""
+"""Cells in their own processes: each failure is a result, and the next cell runs."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ RunModel = Callable[..., dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[CellServer]:
-    """One server for all cells of this file."""
+    """Provide one server for all cells of this file."""
     server = CellServer()
     yield server
     server.close()
 
 
 def job(name: str, frontend: str = "trace", *, time: float = 120, memory: int | None = None, **model: Any) -> dict[str, Any]:
-    """The job of one of the models of the tests."""
+    """Return the job of one of the models of the tests."""
     zoo = Zoo(ROOT, (Model(name, f"tests.sweep.zoo_models:{name}", **model),))
     (cell,) = cells_of(zoo, [20], [frontend], time=time, memory=memory)
     return cell.job(installed())
@@ -73,7 +73,7 @@ def test_the_tolerances_are_the_models_own(run_model: RunModel) -> None:
 
 
 def test_an_axis_that_follows_from_others(run_model: RunModel) -> None:
-    """A size of `past` changes `past + new`, in `verify` too; it has no size of its own."""
+    """The size of `past + new` follows from those of its parts, in `verify` too."""
     outcome = run_model("masked", "export", sizes=({"past": 7}, {"past": 1, "new": 9}))
     assert outcome["status"] == "ok", outcome
     assert {"past is 7", "past is 1, new is 9"} < {*outcome["verified"]} and not outcome["not_verified"]
@@ -145,7 +145,7 @@ def test_a_folder_that_the_worker_lacks(server: CellServer) -> None:
 
 
 def test_the_end_of_a_worker_ends_its_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server ends, and its child, when its standard input does; the cell's files go."""
+    """The server and its child end with standard input, and the cell's files go."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     server = CellServer()
     process = psutil.Process(server._process.pid)
@@ -166,7 +166,7 @@ def test_the_end_of_a_worker_ends_its_cell(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.full
 def test_a_model_of_transformers(server: CellServer, tmp_path: Path) -> None:
-    """A target `hf:`, here a configuration with random weights; paths begin at the zoo's folder."""
+    """A target `hf:` with random weights runs; paths begin at the zoo's folder."""
     transformers = pytest.importorskip("transformers")
     sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 100}
     config = transformers.BertConfig(**sizes, architectures=["BertForSequenceClassification"])

@@ -1,4 +1,4 @@
-"""What changed between two sweeps, on the command line and as a page."""
+"""The changes between two sweeps, on the command line and as a page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FAILED = {"status": "failed", "step": "export", "kind": "OpsetError", "reason": 
 
 
 def store(folder: Path, *outcomes: dict[str, Any], versions: dict[str, str] = VERSIONS) -> Path:
-    """Results of one model for each outcome."""
+    """Store a result for each outcome, each of a model of its own."""
     with Results(folder) as results:
         for cell, outcome in zip(cells(len(outcomes)), outcomes, strict=True):
             results.append(next(rows([cell], versions, **outcome)))

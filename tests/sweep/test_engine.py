@@ -18,7 +18,7 @@ from onnxexp_sweep import engine
 
 
 def listening() -> list[tuple[str, int]]:
-    """The addresses on which this process and its children listen for TCP."""
+    """List the addresses on which this process and its children listen for TCP."""
     own = psutil.Process()
     connections = [each for one in (own, *own.children(recursive=True)) for each in one.net_connections("tcp")]
     return [(each.laddr.ip, each.laddr.port) for each in connections if each.status == psutil.CONN_LISTEN]

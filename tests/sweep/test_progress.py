@@ -1,4 +1,4 @@
-"""What a sweep shows while it runs."""
+"""The progress that a sweep shows while it runs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_reason_in_one_line(reason: str | None, expected: str) -> None:
 
 
 def test_a_cell_that_begins_again_is_shown_once() -> None:
-    """Its first worker was killed."""
+    """The first worker of the cell was killed."""
     progress = SweepProgress(1, 0)
     for worker in ("first", "second"):
         progress.started({"key": "one", "name": "one/20/trace", "place": worker})

@@ -58,7 +58,7 @@ def test_a_newer_row_of_a_key_counts(tmp_path: Path) -> None:
 
 
 def test_a_crash_while_a_file_is_written_leaves_whole_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that dies in the middle of the write of its third row."""
+    """A process dies in the middle of the write of its third row."""
     program = f"""
         import os
         from pathlib import Path
@@ -114,7 +114,7 @@ def test_a_folder_without_results(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_keeps_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The row that does not fit is an error with a cure, and no second one follows from the merge at the end."""
+    """A row that does not fit raises one error with a cure; the merge adds no other."""
     found = list(made(cells(2)))
 
     def full(number: int) -> None:
@@ -157,7 +157,7 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_table_of_an_older_release(tmp_path: Path) -> None:
-    """A column that it lacks is null."""
+    """A column that the old table lacks is null."""
     (tmp_path / "parts").mkdir()
     table = module.pa.Table.from_pylist(list(made(cells(2))), SCHEMA)
     pq.write_table(table.drop_columns(["max_error"]), tmp_path / "cells.parquet")
@@ -165,7 +165,7 @@ def test_a_table_of_an_older_release(tmp_path: Path) -> None:
 
 
 def test_texts_that_are_no_unicode(tmp_path: Path) -> None:
-    """An error may quote the name of a file that is no UTF-8; one row must not end a sweep."""
+    """An error may quote a file name that is no UTF-8; no row may end a sweep."""
     (cell,) = cells(1)
     odd = {"reason": "m\udcff.onnx", "warnings": ["\ud800"], "stages": {"\udcff": 1.0}}
     with Results(tmp_path) as results:

@@ -1,4 +1,4 @@
-"""Whole sweeps: on a local cluster, and on a scheduler with workers that are processes of their own."""
+"""Whole sweeps: on a local cluster, and on a scheduler with worker processes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PATIENCE = 240
 
 
 def zoo(folder: Path, *names: str, opsets: tuple[int, ...] = (17, 20)) -> Path:
-    """A zoo file of some of the models of the tests."""
+    """Write a zoo file of some of the models of the tests."""
     lines = ["[sweep]", f"opset = {list(opsets)}", 'frontend = ["trace"]', "time = 120"]
     for name in names:
         lines += [f"[models.{name}]", f'target = "{MODELS}:{name}"']
@@ -39,13 +39,13 @@ def zoo(folder: Path, *names: str, opsets: tuple[int, ...] = (17, 20)) -> Path:
 
 
 def results(folder: Path) -> dict[str, str]:
-    """The status of each cell."""
+    """Read the status of each cell."""
     return {row["cell"]: row["status"] for row in rows(read(folder))}
 
 
 @contextlib.contextmanager
 def process(*words: str | Path, **options: Any) -> Iterator[subprocess.Popen[str]]:
-    """A process, which ends with the block."""
+    """Run a process inside the `with`."""
     started = subprocess.Popen([sys.executable, *map(str, words)], cwd=ROOT, text=True, **options)
     try:
         yield started
@@ -69,7 +69,7 @@ def until(fact: Any, text: str) -> Any:
 
 @pytest.fixture
 def scheduler(tmp_path: Path) -> Iterator[str]:
-    """The address of a scheduler without workers."""
+    """Start a scheduler without workers, and provide its address."""
     file = tmp_path / "scheduler.json"
     with process("-m", "dask", "scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", file, "--no-dashboard"):
         until(file.exists, "the scheduler starts")
@@ -78,7 +78,7 @@ def scheduler(tmp_path: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def worker(address: str) -> Iterator[subprocess.Popen[str]]:
-    """A worker without a nanny, so that nothing replaces it."""
+    """Start a worker without a nanny, so that nothing replaces it."""
     options = ("--nthreads", "1", "--no-nanny", "--no-dashboard")
     with process("-m", "dask", "worker", address, *options) as started:
         yield started

@@ -51,7 +51,7 @@ def test_one_broken_worker_does_not_end_a_sweep(tmp_path: Path, cluster: list[st
 
 
 def test_results_of_another_sweep_are_counted(tmp_path: Path, cluster: list[str]) -> None:
-    """They stay, and nothing of them is taken for a result of this one."""
+    """Results of another sweep stay, and none counts as a result of this one."""
     first, second = cells(4), cells(6, opsets=2)
     cluster += [cell.name for cell in second]
     module.sweep(first, tmp_path, on="local", workers=1)
@@ -61,7 +61,7 @@ def test_results_of_another_sweep_are_counted(tmp_path: Path, cluster: list[str]
 
 
 def test_a_page_has_the_newest_result_of_a_cell(tmp_path: Path, cluster: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those with older versions stay in the folder."""
+    """Results with older versions stay in the folder."""
     found = cells(1)
     cluster += [cell.name for cell in found]
     for torch in ("2.13.0", "2.14.0"):

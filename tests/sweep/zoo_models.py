@@ -14,7 +14,7 @@ from torch import nn
 
 
 def tiny() -> dict[str, Any]:
-    """Two layers with a dynamic batch."""
+    """Build two layers with a dynamic batch."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 4), nn.ReLU())
     return {"model": model, "args": (torch.randn(3, 8),), "dynamic_shapes": ({0: "batch"},)}
@@ -28,7 +28,7 @@ class Masked(nn.Module):
 
 
 def masked() -> dict[str, Any]:
-    """A model with an axis that is the sum of two others."""
+    """Build a model with an axis that is the sum of two others."""
     shapes = ({0: "past"}, {0: "new"}, {0: "past + new"})
     return {"model": Masked(), "args": (torch.arange(5.0), torch.ones(3), torch.ones(8)), "dynamic_shapes": shapes}
 
@@ -41,7 +41,7 @@ class Frozen(nn.Module):
 
 
 def wrong() -> Any:
-    """Its trace has the sum of the example, so that other inputs differ."""
+    """Build a model whose trace keeps the example's sum, so that other inputs differ."""
     return Frozen(), (torch.arange(4.0),)
 
 
@@ -70,7 +70,7 @@ def hangs() -> Any:
 
 
 def eats() -> Any:
-    """Take 100 MB of memory after the other."""
+    """Allocate memory endlessly, in steps of 100 MB."""
     kept = []
     while True:
         kept.append(torch.ones(25_000_000))

@@ -11,7 +11,7 @@ from onnxexp_torch_onnx import registry
 
 @pytest.fixture(autouse=True)
 def nothing_registered() -> Iterator[None]:
-    """Registrations are the process's: each test starts and ends without."""
+    """Clear the registrations of the process before and after each test."""
     registry.clear()
     yield
     registry.clear()

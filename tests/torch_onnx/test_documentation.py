@@ -1,6 +1,6 @@
 """Examples of torch.onnx's documentation, but for the import and smaller models.
 
-Those about tracing and scripting are in tests/torchscript/test_documentation.py.
+The examples of tracing and scripting are in tests/torchscript/test_documentation.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rows of docs/reference/torch-onnx-differences.md that are as documented, each by a short program."""
+"""Programs for the exact rows of docs/reference/torch-onnx-differences.md."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def documents(*rows: str) -> Callable[[F], F]:
 
 
 def lines_of_the_page() -> list[tuple[list[str], str]]:
-    """The rows of each line of a table, and what happens here."""
+    """Read each line of the tables: its rows, and what onnxexp does."""
     cells = [line.strip("|").split("|") for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| ")]
     return [(ROW.findall(first), last.strip()) for first, *_, last in cells if ROW.search(first)]
 
@@ -189,7 +189,7 @@ def test_names_of_tied_parameters(capture: str) -> None:
 
 
 class Unordered(torch.nn.Module):
-    """The forward uses the layers in another order than that of the state_dict; two weights are tied, two are equal."""
+    """Layers used in another order than the state_dict's; two weights tied, two equal."""
 
     def __init__(self) -> None:
         super().__init__()

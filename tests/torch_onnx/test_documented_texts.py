@@ -1,4 +1,4 @@
-"""The examples of torch.onnx's documentation, run from their text: `documented_examples.txt`."""
+"""The examples of torch.onnx's documentation, from `documented_examples.txt`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def prepare(model: onnx.ModelProto, device: str = "CPU") -> Any:
 
 
 def sections() -> dict[str, list[Block]]:
-    """The blocks of each section of the page, by its heading."""
+    """Read the blocks of each section of the page, by its heading."""
     texts = [section.partition("\n") for section in PAGE.read_text("utf-8").split("\n## ")[1:]]
     return {heading: blocks(text) for heading, _, text in texts}
 

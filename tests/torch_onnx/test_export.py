@@ -333,7 +333,7 @@ class Encoder(torch.nn.Module):
 @pytest.mark.parametrize("capture", ["export", "trace"])
 @pytest.mark.parametrize(("layers", "fewer"), [(6, 4), pytest.param(24, 10, marks=pytest.mark.full)])
 def test_modules_as_functions(layers: int, fewer: int, capture: str) -> None:
-    """An encoder: one function for all layers, a tenth of the nodes where it has 24 layers, the same outputs."""
+    """All layers become one function: a tenth of the nodes at 24, the same outputs."""
     model, x = Encoder(layers).eval(), torch.randn(2, 5, 32)
     for parameter in model.parameters():  # equal weights would be shared
         torch.nn.init.normal_(parameter, std=0.1)

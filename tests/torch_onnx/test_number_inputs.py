@@ -1,4 +1,4 @@
-"""Python numbers among the arguments: inputs of the file, or constants with a warning."""
+"""Python numbers as arguments: inputs of the file, or constants with a warning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quantized inputs and outputs: integers, scale and zero point, as torch.onnx has them."""
+"""Quantized inputs and outputs: integers, scale, zero point, as in torch.onnx."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ torch.library.register_fake("registry_tests::suppress", lambda x, limit: torch.e
 
 
 class Suppress(torch.nn.Module):
-    """An operator of a library that registers its symbolics with torch.onnx, as torchvision does."""
+    """An operator of a library that registers with torch.onnx, as torchvision does."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.ops.registry_tests.suppress(x, 0.5)
@@ -309,7 +309,7 @@ def test_several_threads() -> None:
 
 @pytest.fixture
 def assigned(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Assign a function in a module of torch.onnx's symbolics, until the end of the test."""
+    """Assign a function in a module of torch.onnx's symbolics during the test."""
 
     def assign(module: str, name: str, function: Any) -> None:
         monkeypatch.setitem(vars(getattr(onnx_exporter, module)), name, function)

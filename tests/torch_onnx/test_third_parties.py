@@ -28,7 +28,7 @@ def operators(program: onnxexp.ONNXProgram) -> set[str]:
 
 @pytest.fixture(scope="module")
 def torchvision() -> Iterator[None]:
-    """torchvision's registrations, with stand-ins where its C++ part does not load."""
+    """Provide torchvision's registrations, with stand-ins for a missing C++ part."""
     spec = importlib.util.find_spec("torchvision")
     if spec is None or not spec.submodule_search_locations:
         pytest.skip("torchvision is not installed")

@@ -1,6 +1,6 @@
 """Unmodified autograd Functions and registrations of packages, for torch.onnx.
 
-transformers and ONNX Runtime are with `make test`; ``make third-parties`` installs the rest.
+`make test` has transformers and ONNX Runtime; ``make third-parties`` installs the rest.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def quantized(x: torch.Tensor) -> torch.Tensor:
 
 @pytest.fixture(scope="module", autouse=True)
 def torchvision() -> Any:
-    """torchvision without its C++ part: stand-ins for what its import needs."""
+    """Define stand-ins for torchvision's C++ part, which its import needs."""
     library = torch.library.Library("torchvision", "FRAGMENT")
     for schema in MISSING if importlib.util.find_spec("torchvision") is not None else ():
         if not torch._C._jit_get_schemas_for_operator(f"torchvision::{schema.partition('(')[0]}"):
@@ -140,7 +140,7 @@ def test_quark(capture: str) -> None:
 
 @captures
 def test_aimet(capture: str) -> None:
-    """Its symbolics are onnxscript functions, through g.onnxscript_op."""
+    """AIMET's symbolics are onnxscript functions, through g.onnxscript_op."""
     theirs = pytest.importorskip("aimet_torch.experimental.onnx._export")
 
     @theirs.register_symbolic(theirs.quantize_dequantize_symbolic)

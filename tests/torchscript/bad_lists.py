@@ -1,5 +1,5 @@
 # ruff: noqa: UP006, UP035 - TorchScript reads this file, and not all of today's Python
-"""Scripts that ONNX cannot say, most of them by what they do with lists."""
+"""Scripts that ONNX cannot express, most of them because of lists."""
 
 from __future__ import annotations
 

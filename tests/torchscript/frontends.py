@@ -21,7 +21,7 @@ OPSET = 20
 
 
 def aten_cases() -> Iterator[tuple[str, Case]]:
-    """Every case that runs at `OPSET` and passes, under a name of its own."""
+    """Yield every case that runs at `OPSET` and passes, under a name of its own."""
     for info in pkgutil.iter_modules(tests.aten.__path__, "tests.aten."):
         if not info.name.rpartition(".")[2].startswith("test_"):
             continue
@@ -37,7 +37,7 @@ def aten_cases() -> Iterator[tuple[str, Case]]:
 
 
 def text_of(case: Case, capture: str) -> str:
-    """The ONNX graph as text, independent of names and order; weights by contents."""
+    """Export a case as text, independent of names and order, with weights by contents."""
     model = case.fn if isinstance(case.fn, torch.nn.Module) else Function(case.fn)
     inputs = [arg.clone() if isinstance(arg, torch.Tensor) else arg for arg in case.inputs]
     with warnings.catch_warnings():
@@ -58,7 +58,7 @@ class Function(torch.nn.Module):
 
 
 def _lines(graph: onnx.GraphProto, outer: dict[str, str], indent: str) -> Iterator[str]:
-    """A sorted line for each node; a value is named after how it is computed."""
+    """Yield a sorted line for each node; a value is named after how it is computed."""
     names = dict(outer)
     for place, value in enumerate(graph.input):
         names[value.name] = f"%{len(indent)}.{place}"

@@ -26,7 +26,7 @@ TABLES: dict[str, list[Program]] = {}
 class Program:
     """A function or module, its example, and other calls to check the model with.
 
-    `dynamic` are the axes of each argument (a set, or a name for a number), None where nothing of it varies.
+    `dynamic` lists the axes of each argument: a set, a name for a number, or None where nothing varies.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Program:
         self.name = name or str(getattr(fn, "__name__", type(fn).__name__))
 
     def shapes(self) -> Any:
-        """What torch.export calls dynamic_shapes."""
+        """Return the dynamic_shapes of torch.export."""
         if self.dynamic is None:
             return None
         return tuple(
@@ -60,7 +60,7 @@ class Program:
 
 
 def exported(fn: Any, inputs: Sequence[Any], **options: Any) -> onnxexp.ONNXProgram:
-    """The exported program, a valid file."""
+    """Export a program, and check that the file is valid."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = onnxexp.export(fn, copied(inputs), **options)
@@ -69,7 +69,7 @@ def exported(fn: Any, inputs: Sequence[Any], **options: Any) -> onnxexp.ONNXProg
 
 
 def copied(inputs: Sequence[Any]) -> tuple[Any, ...]:
-    """Clones: a program may write into its arguments."""
+    """Clone the inputs, since a program may write into its arguments."""
     cloned: tuple[Any, ...] = pytree.tree_map_only(torch.Tensor, torch.clone, tuple(inputs))
     return cloned
 
@@ -88,7 +88,7 @@ def check(program: Program, capture: str, opset: int) -> onnxexp.ONNXProgram:
 
 
 def programs(*listed: Program) -> Any:
-    """A pytest decorator: the test gets `run`, once for each program, frontend and opset.
+    """Parametrize a test with `run`, once for each program, frontend and opset.
 
     The quick tier has the first opset of a program, and opset 20 through its first frontend.
     """

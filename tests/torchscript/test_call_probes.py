@@ -1,4 +1,4 @@
-"""Sizes inferred from runs at several sizes: right in any order of the sizes, at 1, and where a difference is 0."""
+"""Sizes inferred from runs at several sizes, in any order, also at 0 and 1."""
 
 from __future__ import annotations
 
@@ -145,12 +145,12 @@ def doubled_after_an_attempt(x: Tensor) -> Tensor:
     )
 )  # fmt: skip
 def test_a_size_fixed_by_a_kernel_after_another_has_fixed_it(run) -> None:
-    """torch does not repeat what it has cached: the second call would fix the size without a trace."""
+    """torch caches the first call, so the second would fix the size without a trace."""
     assert isinstance(run().model.graph.outputs[0].shape[2].value, str)
 
 
 def test_sizes_that_the_trials_tie_have_no_name() -> None:
-    """Two sizes of unknown length have the first size's value in a trial: the result is none of the three."""
+    """In a trial, two unknown sizes equal the first; the result has none of the names."""
     sizes = TypeInference()
     rows = sizes._named("n", 6)
     given = [sizes.unbacked.tensor(torch.float32, [None, 4]) for _ in range(2)]

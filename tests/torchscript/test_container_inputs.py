@@ -1,5 +1,5 @@
 # ruff: noqa: UP006, UP045 - TorchScript reads this file, and not all of today's Python
-"""Arguments that a script takes as a list of any length, or as a tensor or None: ONNX's Sequence and Optional."""
+"""Arguments of scripts that are lists or None, as ONNX's Sequence and Optional."""
 
 from __future__ import annotations
 

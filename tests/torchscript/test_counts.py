@@ -10,7 +10,7 @@ SUBJECTS = ("branches", "indexing", "lists", "loops", "mutation", "programs")
 
 
 def checked(subject: str) -> list[Program]:
-    """The programs checked at 11, 13, 17, 20 and 23, each in two or more variations."""
+    """List the programs checked at 11, 13, 17, 20 and 23, each in several variations."""
     name = f"tests.torchscript.test_{subject}"
     importlib.import_module(name)
     return [program for program in TABLES[name] if set(OPSETS) <= set(program.opsets) and program.at]

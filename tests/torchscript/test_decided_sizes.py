@@ -1,4 +1,4 @@
-"""What the example fixes in a trace: sizes of results, and lengths of lists."""
+"""Facts that the example fixes in a trace: sizes of results, lengths of lists."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Model = Callable[[torch.Tensor], Any]
 
 
 def traced(model: Model) -> tuple[onnxexp.ONNXProgram, list[str]]:
-    """A trace's program and warnings; the example has 8 on its dynamic axis."""
+    """Trace a model with 8 on its dynamic axis; return the program and the warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         program = onnxexp.export(model, (torch.randn(8, 4),), capture="trace", dynamic_shapes=({0: "n"},), check_sizes=False)
@@ -45,7 +45,7 @@ def assert_right(program: onnxexp.ONNXProgram, model: Model, sizes: Sequence[int
     ],
 )
 def test_a_condition_is_decided_for_each_call(model: Model) -> None:
-    """Also one that another call has asked already."""
+    """Each call decides a condition, also one that another call has decided before."""
     program, warned = traced(model)
     assert warned == []
     assert_right(program, model, (1, 3, 4, 5, 7, 8, 13))
@@ -103,7 +103,7 @@ def scripted_and_right(model: torch.nn.Module, sizes: Sequence[int]) -> None:
 
 
 class LastPiece(torch.nn.Module):
-    """A piece of unknown length broadcasts, and torch takes its length for the other's."""
+    """A piece of unknown length broadcasts; torch takes its length for the other's."""
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         last = x.split(1, 0)[-1]
@@ -111,7 +111,7 @@ class LastPiece(torch.nn.Module):
 
 
 class Halves(torch.nn.Module):
-    """At size 1, `chunk` gives one piece."""
+    """`chunk` returns one piece at size 1."""
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         head = x.split(2, 0)[0]
@@ -125,7 +125,7 @@ class Strides(torch.nn.Module):
 
 
 class Broadcast(torch.nn.Module):
-    """No tensor of the call has the size of the result, which is the larger one of the two."""
+    """A broadcast whose result has the larger size, which no tensor of the call has."""
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         last = x.split(1, 0)[-1]
@@ -140,7 +140,7 @@ def test_lengths_that_a_script_knows_at_run_time_only(model: torch.nn.Module) ->
 
 
 def test_a_kernel_that_fixes_a_size_does_not_fix_a_number() -> None:
-    """torch's max_pool1d fixes the size of a fake tensor, whose number of elements then stays what it was."""
+    """max_pool1d fixes the size of a fake tensor, but not its number of elements."""
 
     def model(x: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.max_pool1d(x.t(), 2).t() + x.numel()
@@ -151,7 +151,7 @@ def test_a_kernel_that_fixes_a_size_does_not_fix_a_number() -> None:
 
 
 def test_a_size_does_not_widen_a_scalar_tensor() -> None:
-    """A trace records the size as an int64 tensor, and the result as int64; eager promotes a Python number."""
+    """A trace records the size as an int64 tensor, where eager has a Python number."""
 
     def model(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         first = x[0, 0].int()

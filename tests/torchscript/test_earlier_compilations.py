@@ -1,4 +1,4 @@
-"""What was compiled before an export, by the user or by another export, does not affect it."""
+"""Earlier compilations, by the user or by an export, do not affect an export."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import onnxexp
 
 
 class WritesThroughView(torch.nn.Module):
-    """torch.jit.script alone compiles ``view ^= y`` out of place, so that `x` keeps its values."""
+    """A write that torch.jit.script alone compiles out of place: `x` keeps its values."""
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         x = x.clone()

@@ -1,4 +1,4 @@
-"""Models and kernels without data: no warning, and no comparison of values that do not exist."""
+"""Models and kernels without data: no warning, no comparison of missing values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CAPTURES = pytest.mark.parametrize("capture", ["export", "trace", "script"])
 
 @pytest.fixture
 def no_warning() -> Iterator[None]:
-    """torch's warnings of C++ come in each test, and no test may have one."""
+    """Show torch's C++ warnings in each test, and fail if there is one."""
     torch.set_warn_always(True)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -1,4 +1,4 @@
-"""The aten plugin's cases give equal graphs by torch.export and by a trace."""
+"""The aten plugin's cases have equal graphs by torch.export and by a trace."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ QUANTILES = needs_torch((2, 12), "torch.export refuses quantiles of a size that 
 
 
 def by_module() -> dict[str, list[Case]]:
-    """The cases that must not differ."""
+    """Return the cases that must not differ, by module."""
     found: dict[str, list[Case]] = {}
     for name, case in aten_cases():
         module = name.partition("-")[0]
@@ -62,7 +62,10 @@ def by_module() -> dict[str, list[Case]]:
 
 
 def rows() -> Iterator[Any]:
-    """Each tenth case of a module; the others are in the full tier, since all 1,844 together take 100 s."""
+    """Yield each tenth case of a module; the others are in the full tier.
+
+    All 1,844 cases together take 100 s.
+    """
     for module, cases in sorted(by_module().items()):
         yield pytest.param(cases[::10], id=module, marks=QUANTILES if module == "statistics" else [])
         rest = [case for number, case in enumerate(cases) if number % 10]

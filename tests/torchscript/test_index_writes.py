@@ -1,4 +1,4 @@
-"""Writes at indices and slices that are known at run time: from both ends, empty, past the ends."""
+"""Writes at run-time indices and slices: from both ends, empty, past the ends."""
 
 from __future__ import annotations
 

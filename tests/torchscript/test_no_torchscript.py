@@ -1,4 +1,4 @@
-"""A torch without TorchScript: the plugin says so, and everything else works."""
+"""A torch without TorchScript: an error of the plugin, and all else works."""
 
 from __future__ import annotations
 

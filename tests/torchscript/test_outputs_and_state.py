@@ -1,4 +1,4 @@
-"""What a traced or scripted model returns, and what a trace leaves as it was."""
+"""Results of traced and scripted models, and state that a trace does not change."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Repeated(nn.Module):
 
 
 def suppressed(x: Tensor) -> Tensor:
-    """Keeps the best row, drops what is near it, and goes on with the rest."""
+    """Keep the best row, drop the rows near it, and go on with the rest."""
     kept: list[Tensor] = []
     order = x[:, 0].argsort(descending=True)
     while order.numel() > 0:

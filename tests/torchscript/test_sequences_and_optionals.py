@@ -1,5 +1,5 @@
 # ruff: noqa: UP006, UP045 - TorchScript reads this file, and not all of today's Python
-"""Lists of unknown length and results that may be None: outputs of the file, as ONNX's Sequence and Optional."""
+"""Lists of unknown length and optional results, as ONNX's Sequence and Optional."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of a result without asking torch is what torch's own kernels give."""
+"""Results that are inferred without torch are those of torch's own kernels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from onnxexp_torchscript.shape_functions import infer_result
 
 
 def of(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """A tensor without contents."""
+    """Return a tensor without contents."""
     return torch.empty(sizes, dtype=dtype, device="meta")
 
 
@@ -94,7 +94,7 @@ CALLS: list[tuple[str, tuple[Any, ...]]] = [
 
 
 def asked(name: str, args: tuple[Any, ...]) -> AbstractTensor | None:
-    """What the shape functions infer of a call."""
+    """Infer the result of a call by the shape functions."""
     return infer_result(
         name, pytree.tree_map_only(torch.Tensor, lambda tensor: AbstractTensor(tensor.dtype, tensor.shape), list(args))
     )
@@ -126,7 +126,7 @@ def test_shortcut_says_what_torch_gives(name: str, args: tuple[Any, ...]) -> Non
     ],
 )
 def test_torch_is_asked(name: str, args: tuple[Any, ...]) -> None:
-    """Where dtypes promote, or the call may not be allowed."""
+    """torch itself runs where dtypes promote, or the call may not be allowed."""
     assert asked(name, args) is None
 
 

@@ -520,7 +520,7 @@ def test_a_trace_leaves_the_model_as_it_was(dynamic: Any) -> None:
 
 @pytest.mark.parametrize("length", [13, 18])
 def test_fewer_pieces_at_smaller_sizes_are_no_refusal(length: int) -> None:
-    """At sizes in the opposite order, the axis has length 4, and chunk makes two pieces."""
+    """At sizes in the opposite order, the axis has length 4: chunk makes two pieces."""
     dynamic = ({0: "n", 1: "m"},)
     with pytest.warns(UserWarning, match="gives as many pieces as for the example, 3"):
         program = onnxexp.export(lambda x: x.chunk(3, 1), (torch.randn(1, length),), capture="trace", dynamic_shapes=dynamic)

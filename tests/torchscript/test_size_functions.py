@@ -1,4 +1,4 @@
-"""Functions of Python's `math` on the sizes of a traced model, and operators that take shapes as tensors."""
+"""Functions of `math` on sizes in a trace, and operators that take shape tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sizes as windows, strides and shifts of a traced call, where the call takes a list."""
+"""Sizes as windows, strides and shifts of traced calls that take a list."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_split_by_a_size() -> None:
     ],
 )
 def test_a_window_that_is_not_lowered_is_an_error(function: Callable[[Tensor], Tensor]) -> None:
-    """The tracer makes it the example's number, without a warning."""
+    """The tracer makes the window the example's number, without a warning."""
     with pytest.raises(onnxexp.OnnxExporterError, match="_pool"):
         onnxexp.export(function, (X,), capture="trace", dynamic_shapes=DYNAMIC)
 

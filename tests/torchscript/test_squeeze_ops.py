@@ -59,7 +59,7 @@ def exported(model: Model, x: Tensor, capture: str) -> tuple[onnxexp.ONNXProgram
 def test_an_axis_of_size_1_in_the_example(
     capture: str, model: Model, gone: str, right: Sequence[int], wrong: Sequence[int]
 ) -> None:
-    """Right where the size is 1; refused elsewhere, where eager's result has another rank."""
+    """A program is right at size 1, and refused elsewhere, where eager's rank differs."""
     if capture == "script" and model is pooled:
         with pytest.raises(onnxexp.CaptureError, match="whether an axis is 1 long"):
             exported(model, torch.randn(2, 4, 3), capture)
@@ -163,7 +163,7 @@ def last_half(x: Tensor) -> Tensor:
     ],
 )
 def test_a_size_that_becomes_1(capture: str, model: Model, wrong: str) -> None:
-    """The result has another shape there, so the program refuses such a call, and the export warns."""
+    """The program refuses such a call, whose result has another shape; export warns."""
     with pytest.warns(UserWarning, match=f"right only where {wrong} ") as caught:
         program = onnxexp.export(model, (torch.randn(4, 3),), capture=capture, dynamic_shapes=({0: "n"},), opset_version=13)
     line = next(line for line in str(caught[0].message).splitlines() if "right only" in line)

@@ -102,7 +102,7 @@ PROGRAMS: list[tuple[Any, Callable[..., tuple[Tensor, ...]], list[list[int]], li
 
 
 def names(program: onnxexp.ONNXProgram, letters: str) -> list[list[Any]]:
-    """The declared sizes of the inputs, as ``a0`` for axis 0 of the first input."""
+    """Return the declared sizes of the inputs; ``a0`` is axis 0 of the first input."""
     short = {value.name: letter for value, letter in zip(program.model.graph.inputs, letters, strict=False)}
 
     def brief(size: Any) -> Any:

@@ -110,7 +110,7 @@ class Lists(nn.Module):
 
 
 def test_lists_have_the_types_that_the_tracer_wrote(monkeypatch) -> None:
-    """No kernel is asked for what is static."""
+    """No kernel runs for static facts."""
     monkeypatch.setattr(TypeInference, "run", lambda *args, **kwargs: pytest.fail("asked"))
     program = exported(Lists(), (X,), capture="trace")
     for found, expected in zip(program(X), Lists()(X), strict=True):

@@ -42,7 +42,7 @@ CALLS: list[tuple[str, tuple[Any, ...]]] = [
 
 
 def asked(env: ShapeEnv, name: str, args: tuple[Any, ...]) -> Any:
-    """What is said of a call."""
+    """Infer the result of a call."""
     outlines = pytree.tree_map_only(torch.Tensor, lambda tensor: AbstractTensor(tensor.dtype, tensor.shape), list(args))
     values = pytree.tree_map_only(torch.Tensor, lambda tensor: Value("x", TensorType(tensor.dtype, tensor.shape)), list(args))
     return UnbackedSizes(env).result(name, outlines, values)

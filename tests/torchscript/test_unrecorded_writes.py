@@ -1,4 +1,4 @@
-"""Writes that torch's tracer drops: through operators that may return their argument, and `resize_`."""
+"""Writes that torch's tracer drops: to possibly returned arguments, and `resize_`."""
 
 from __future__ import annotations
 

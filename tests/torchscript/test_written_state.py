@@ -1,5 +1,5 @@
 # ruff: noqa: UP006 - TorchScript reads this file, and not all of today's Python
-"""Modules that write their own attributes and parameters: the file has the state from before the export."""
+"""Modules that write their state: the file has the values from before the export."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Build torchvision's Python part and C++ operators from the source package of Debian.
+"""Build torchvision's Python part and C++ operators from Debian's source package.
 
     python -m tests.torchvision.build_torchvision FOLDER
 
 There is no wheel of torchvision without CUDA for this torch. The folder then has a package `torchvision`; put it on `sys.path`.
-Needs Debian's apt and a C++ compiler; takes about two minutes on two cores.
+The build needs Debian's apt and a C++ compiler, and takes about two minutes on two cores.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""torchvision's detection models with random weights that are as well conditioned as trained ones.
+"""torchvision's detection models with random weights that are well conditioned.
 
-Random weights as they come let activations grow from layer to layer, and all scores are equal: then rounding decides which boxes
-are kept, and no two runtimes agree.
+With plain random weights, activations grow from layer to layer, and all scores are equal. Rounding then decides which boxes are
+kept, and no two runtimes agree.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BOXES = ("rpn.head.bbox_pred", "box_predictor.bbox_pred", "regression_head.bbox
 
 
 def made(name: str) -> nn.Module:
-    """A model whose layers have outputs of mean 0 and variance 1."""
+    """Build a model whose layers have outputs of mean 0 and variance 1."""
     torch.manual_seed(0)
     model = MODELS[name]().eval()
     with torch.no_grad(), _conditioned(model):
@@ -43,7 +43,10 @@ def made(name: str) -> nn.Module:
 
 
 def picture(height: int, width: int, seed: int) -> Tensor:
-    """A smooth random picture: torch and ONNX Runtime round the places differently at which they interpolate."""
+    """Draw a smooth random picture.
+
+    torch and ONNX Runtime differ in the rounding of the places at which they interpolate.
+    """
     noise = torch.rand(1, 3, 6, 8, generator=torch.Generator().manual_seed(seed))
     return nn.functional.interpolate(noise, (height, width), mode="bicubic")[0].clamp(0, 1)
 
@@ -55,9 +58,10 @@ def with_threshold(model: nn.Module, score: float) -> nn.Module:
 
 
 def matched(expected: dict[str, Tensor], actual: dict[str, Tensor]) -> float:
-    """The part of the expected boxes that are among the actual ones: of the same label, within 0.1 pixels, score within 0.001.
+    """Return the share of the expected boxes that are among the actual ones.
 
-    The order of nearly equal scores is not compared, nor which of them comes last.
+    A pair of boxes has the same label, places within 0.1 pixels and scores within 0.001. The order of nearly equal scores is not
+    compared, nor which of them comes last.
     """
     if not len(expected["boxes"]):
         return float(not len(actual["boxes"]))
@@ -69,7 +73,7 @@ def matched(expected: dict[str, Tensor], actual: dict[str, Tensor]) -> float:
 
 @contextlib.contextmanager
 def _conditioned(model: nn.Module) -> Iterator[None]:
-    """Fit normalization layers, and the last layers of the heads, to the activations of a call."""
+    """Fit normalization layers and the last layers of heads to a call's activations."""
     handles = []
     for name, layer in model.named_modules():
         if isinstance(layer, (FrozenBatchNorm2d, nn.BatchNorm2d)):
@@ -93,7 +97,10 @@ def _fit_normalization(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
 
 
 def _scaled_to(deviation: float) -> Callable[..., Tensor | None]:
-    """A hook that scales a layer, at its first call, so that its outputs have a standard deviation."""
+    """Return a hook that scales a layer at its first call.
+
+    The outputs of the layer then have the standard deviation `deviation`.
+    """
     seen: set[nn.Module] = set()
 
     def hook(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor | None:

@@ -1,4 +1,4 @@
-"""The schemas of torchvision's operators, with slow kernels that follow their definitions, where torchvision is not built."""
+"""torchvision's schemas with slow reference kernels, for use without torchvision."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _value(plane: Tensor, y: float, x: float) -> float:
 def _bins(
     roi: Tensor, scale: float, size: tuple[int, int], ratio: int, aligned: bool
 ) -> dict[tuple[int, int], list[tuple[float, float]]]:
-    """The places that each bin of a region averages."""
+    """Return the places that each bin of a region averages."""
     x1, y1, x2, y2 = (float(each) * scale - (0.5 if aligned else 0.0) for each in roi[1:])
     height, width = (y2 - y1, x2 - x1) if aligned else (max(y2 - y1, 1.0), max(x2 - x1, 1.0))
     down, over = height / size[0], width / size[1]

@@ -1,6 +1,6 @@
-"""torchvision's detection models at two image sizes, with no and with many detections.
+"""torchvision's detection models at two sizes, with no and with many detections.
 
-They need torchvision, which ``make torchvision`` builds.
+The tests need torchvision, which ``make torchvision`` builds.
 """
 
 from __future__ import annotations

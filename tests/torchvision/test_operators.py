@@ -34,12 +34,12 @@ def boxes(count: int, extent: float = 20.0) -> Tensor:
 
 
 def rois(count: int) -> Tensor:
-    """Boxes of two images, some of them beyond the edges."""
+    """Draw boxes of two images, some of them beyond the edges."""
     return torch.cat([torch.randint(0, 2, (count, 1)).float(), boxes(count) - 3], 1)
 
 
 def check(function: Callable[..., Any], make: Callable[[int], tuple[Tensor, ...]], axes: Any, capture: str, opset: int) -> None:
-    """Export with a dynamic number of boxes, and compare at other numbers: none, one, and more."""
+    """Export with a dynamic number of boxes, and compare at none, one, and more."""
     torch.manual_seed(0)
     program = onnxexp.export(Lambda(function), make(4), dynamic_shapes=(axes,), capture=capture, opset_version=opset)
     onnx.checker.check_model(program.model_proto, full_check=True)
@@ -106,7 +106,10 @@ def test_roi_pool(capture: str, opset: int) -> None:
 
 
 def deformable(masked: bool) -> tuple[Callable[..., Tensor], Callable[[int], tuple[Tensor, ...]]]:
-    """A convolution of 4 channels in 2 groups and 2 groups of offsets, with other strides, pads and dilations by axis."""
+    """Build a deformable convolution of 4 channels, and its inputs.
+
+    It has 2 groups of channels and of offsets, with other strides, pads and dilations by axis.
+    """
     torch.manual_seed(0)
     weight, bias = torch.randn(6, 2, 3, 2), torch.randn(6)
 

@@ -1,4 +1,4 @@
-"""`Architecture`: a small configuration of an architecture of transformers, and its task."""
+"""`Architecture`: a small configuration of a transformers model, and its task."""
 
 from __future__ import annotations
 
@@ -59,10 +59,7 @@ class Architecture:
 
 
 def shaken(model: torch.nn.Module) -> Any:
-    """Add noise to all weights and statistics.
-
-    No initial zero or one then hides an error.
-    """
+    """Add noise to all weights and statistics, so that no initial value hides errors."""
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for name, tensor in [*model.named_parameters(), *model.named_buffers()]:

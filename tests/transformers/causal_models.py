@@ -87,7 +87,7 @@ CAUSAL: dict[str, dict[str, Any]] = {
 
 
 def causal_model(name: str) -> Any:
-    """A model with weights that are no initial zeros or ones, in evaluation mode."""
+    """Build a model in evaluation mode whose weights are no initial zeros or ones."""
     torch.manual_seed(0)
     config = getattr(transformers, f"{name}Config")(**CAUSAL[name])
     model = transformers.AutoModelForCausalLM.from_config(config).eval()

@@ -1,4 +1,4 @@
-"""Export an architecture with onnxexp or with torch.onnx, and compare it with eager."""
+"""Export an architecture by onnxexp or by torch.onnx, and compare with eager."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def run(row: Architecture, exporter: str) -> Result:
 
 
 def _difference(parts: Sequence[Part], runners: Mapping[str, Runner]) -> str:
-    """Return the first difference from eager; "" where there is none."""
+    """Return the first difference from eager, or ""."""
     for part in parts:
         with torch.no_grad():
             expected = pytree.tree_leaves(part.module(**copy.deepcopy(dict(part.inputs))))  # caches are written in place
@@ -105,7 +105,10 @@ def _program_runner(program: onnxexp.ONNXProgram) -> Runner:
 
 
 def _dynamo(row: Architecture, model: Any, folder: Path) -> tuple[Mapping[str, Runner], str]:
-    """Export the same parts, with the same dynamic axes; torch.onnx may choose their relations."""
+    """Export the same parts by torch.onnx, with the same dynamic axes.
+
+    torch.onnx may choose the relations of the axes.
+    """
     runners = {}
     for part in task_of(row.task).parts(model, **row.example):
         file, inputs = folder / f"{part.name}.onnx", dict(part.inputs)

@@ -1,8 +1,9 @@
-"""Export every architecture with onnxexp and torch.onnx, and write docs/reference/transformers.md.
+"""Export every architecture, and write docs/reference/transformers.md.
 
     python -m tests.transformers.table [--seconds 300] [--only NAME] [--exporter NAME] [--redo STATUS]
 
-Each export has a process of its own. Results go to build/transformers.jsonl as they come; a second run goes on from there.
+The exporters are onnxexp and torch.onnx. Each export has a process of its own. Results go to build/transformers.jsonl as they
+come; a second run goes on from there.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def filled(model: Any, cache: Any) -> Any:
 
 
 def returned(model: Any, result: Any) -> Any:
-    """The cache of a result, whose field has the name of the parameter."""
+    """Return the cache of a result, whose field has the name of the parameter."""
     return result[cache_parameter(model.forward)]
 
 
@@ -61,7 +61,7 @@ def names(values: Any) -> list[str]:
 
 @pytest.mark.parametrize("name", ["past_key_values", "of the parameter"])
 def test_a_dynamic_cache(name: str) -> None:
-    """Its axes are described under the name in the graph, or that of transformers' parameter."""
+    """Axes are described under the name in the graph, or under transformers' own name."""
     model = causal_model("Llama")
     cache = filled(model, DynamicCache())
     before, layers = snapshot(cache), list(cache.layers)
@@ -122,7 +122,7 @@ def test_a_dict_is_no_cache_of_transformers(architecture: str) -> None:
 
 
 def test_a_cache_with_windows() -> None:
-    """Their lengths cannot be dynamic, since layers branch on full windows; a full one has another context."""
+    """Windows have no dynamic length, since layers branch on full ones."""
     model = causal_model("Gemma3Text")
     cache = filled(model, DynamicCache(config=model.config))
     given = {"input_ids": IDS[:, :1], **cache_argument(model.forward, cache)}
@@ -202,7 +202,7 @@ def test_states_of_other_layers(name: str, keys: set[str]) -> None:
 
 
 def test_every_class_survives_pytree() -> None:
-    """Flattened and built again, also with leaves that are no tensors."""
+    """Each class is flattened and built again, also with leaves that are no tensors."""
     model = causal_model("Gemma3Text")
     caches = [filled(model, DynamicCache(config=model.config)), filled(model, StaticCache(config=model.config, max_cache_len=9))]
     for cache in [*caches, EncoderDecoderCache(caches[0], DynamicCache()), DynamicCache()]:
@@ -258,7 +258,7 @@ def test_our_registration_before_that_of_transformers() -> None:
 
 
 def test_the_registration_of_transformers_before_ours() -> None:
-    """It stays, since programs may depend on it; the task's own caches have our names all the same."""
+    """The earlier registration stays, and the task's own caches have our names."""
     code = MODEL + textwrap.dedent("""
     register_dynamic_cache_export_support()
     first = torch.export.export(model, given)
@@ -307,7 +307,7 @@ def decoder():
 
 
 def test_the_command_compares_a_file_with_a_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also at other sizes, which the mask follows: past + sequence."""
+    """The comparison also runs at other sizes; the mask has the size past + sequence."""
     monkeypatch.chdir(tmp_path)
     Path("models.py").write_text(DECODER)
     exported = """

@@ -20,14 +20,14 @@ SIZES = {"batch": 3, "sequence": 15}  # not those of the export
 
 
 def rows() -> list[object]:
-    """The encoder-decoders that export."""
+    """List the encoder-decoders that export."""
     tasks = ("text2text-generation", "automatic-speech-recognition")
     found = [row for row in architectures() if row.task in tasks and not row.fails and row.config().is_encoder_decoder]
     return [pytest.param(row, id=row.id, marks=[] if row.quick else [pytest.mark.full]) for row in found]
 
 
 def generate(folder: Path, source: dict[str, torch.Tensor]) -> np.ndarray[Any, Any]:
-    """Choose the most probable tokens with the graphs of a folder, int64[batch, STEPS]."""
+    """Choose the likeliest tokens by the graphs of a folder, int64[batch, STEPS]."""
     encoder, decoder = Session(folder / "encoder.onnx"), Session(folder / "decoder.onnx")
     feeds = {name: value.numpy() for name, value in source.items()}
     encoded = encoder(feeds)
@@ -44,7 +44,7 @@ def generate(folder: Path, source: dict[str, torch.Tensor]) -> np.ndarray[Any, A
 
 @pytest.mark.parametrize("row", rows())
 def test_generates_the_same_tokens(row: Architecture, tmp_path: Path) -> None:
-    """32 greedy tokens, at sizes that the export did not see."""
+    """The parts generate 32 greedy tokens at sizes that the export did not see."""
     model = row.model()
     row.export(model).save(tmp_path / "exported")
     source = dict(parts(model, **{**row.example, **SIZES})[0].inputs)

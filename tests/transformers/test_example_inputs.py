@@ -69,7 +69,7 @@ class FixesSize(hf.PreTrainedModel):
 
 
 def test_an_image_size_that_the_model_fixes_is_fixed_with_a_warning() -> None:
-    """The graph has the example's size, as the warning says, and it can be chosen."""
+    """The graph has the example's size, which can be chosen, and a warning names it."""
     model = FixesSize(hf.ViTConfig(image_size=32)).eval()
     with pytest.warns(UserWarning, match=r"model\.onnx takes images of 32 × 48 pixels only; for another size, give task_"):
         exported = onnxexp_transformers.export(model, "image-classification", task_options={"width": 48}, capture="export")

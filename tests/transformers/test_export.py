@@ -65,7 +65,7 @@ def test_weights_keep_their_dtype_and_tied_ones_are_stored_once(checkpoint: Path
 
 
 def test_masks_are_small() -> None:
-    """Booleans, or of the dtype of the scores, and never with the whole context in two axes."""
+    """Masks are boolean or of the scores' dtype, never with the context in two axes."""
     graph = export(causal_model("Llama").half()).program.model.graph
     for node in graph:
         for value in node.outputs:
@@ -75,7 +75,7 @@ def test_masks_are_small() -> None:
 
 
 def bad_checkpoints(good: Path, folder: Path) -> Any:
-    """Damaged copies: what is wrong, and what the error says."""
+    """Yield damaged copies: their files, and a pattern of the error."""
     config, weights = (good / "config.json").read_text(), (good / "model.safetensors").read_bytes()
     index = {"metadata": {}, "weight_map": {"transformer.wte.weight": "model-00001-of-00002.safetensors"}}
     custom = json.dumps({**json.loads(config), "model_type": "own", "auto_map": {"AutoConfig": "code.Config"}})

@@ -1,4 +1,4 @@
-"""An exported folder is replaced as a whole, and what is the user's in it stays."""
+"""An exported folder is replaced as a whole, and the user's files in it stay."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ def large() -> ExportedModel:
 
 
 def layers(folder: Path) -> int | str:
-    """The number of layers, where graph and configuration agree and the user's file is there; otherwise what is wrong."""
+    """Return the number of layers, or a text on what is wrong.
+
+    Graph and configuration must agree, and the user's file must be there.
+    """
     try:
         config = json.loads((folder / "config.json").read_text())
         graph = onnx.load(folder / "model.onnx").graph

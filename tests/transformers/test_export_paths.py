@@ -1,4 +1,4 @@
-"""What an export changes in a model of transformers, for its duration."""
+"""Changes to a model of transformers for the duration of an export."""
 
 from __future__ import annotations
 

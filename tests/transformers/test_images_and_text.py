@@ -23,7 +23,7 @@ STEPS = 32
 
 @dataclasses.dataclass(frozen=True)
 class Habits:
-    """What the processor and `generate` of an architecture pass to it.
+    """The inputs that an architecture's processor and `generate` pass to it.
 
     Attributes:
         position: The position of the first token.
@@ -46,13 +46,13 @@ Positions: TypeAlias = Callable[[int, int], Any]
 
 
 def rows() -> list[object]:
-    """The architectures with known habits."""
+    """List the architectures with known habits."""
     found = [row for row in architectures() if row.task == "image-text-to-text" and row.name in HABITS]
     return [pytest.param(row, id=row.id, marks=[] if row.quick else [pytest.mark.full]) for row in found]
 
 
 def generate(folder: Path, ids: Any, images: Any, token: int, types: Any, positions: Positions) -> np.ndarray[Any, Any]:
-    """Choose the most probable tokens with the graphs of a folder, int64[batch, STEPS]."""
+    """Choose the likeliest tokens by the graphs of a folder, int64[batch, STEPS]."""
     vision, embeddings, text = (Session(folder / f"{name}.onnx") for name in ("vision", "embeddings", "text"))
     features = np.concatenate([vision(image)["image_features"] for image in images])
     feeds: dict[str, Any] = text.empty_cache(len(ids)) | {"input_ids": ids, "image_features": features}
@@ -71,7 +71,10 @@ def generate(folder: Path, ids: Any, images: Any, token: int, types: Any, positi
 
 
 def image_positions(model: Any, given: dict[str, torch.Tensor]) -> Positions:
-    """The positions in time, height and width that Qwen2-VL computes of the prompt, and those behind it."""
+    """Return Qwen2-VL's positions of the prompt, and of the tokens behind it.
+
+    A position has a time, a height and a width.
+    """
     prompt, behind = model.model.get_rope_index(**{name: given[name] for name in given if name != "pixel_values"})
 
     def positions(past: int, length: int) -> Any:
@@ -82,7 +85,7 @@ def image_positions(model: Any, given: dict[str, torch.Tensor]) -> Positions:
 
 @pytest.mark.parametrize("row", rows())
 def test_generates_the_same_tokens(row: Architecture, tmp_path: Path) -> None:
-    """32 greedy tokens of two texts, each with an image."""
+    """The parts generate 32 greedy tokens of two texts, each with an image."""
     model, habits = row.model(), HABITS[row.name]
     row.export(model).save(tmp_path / "exported")
     vision = parts(model, batch=2)[0]

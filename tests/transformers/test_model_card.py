@@ -33,7 +33,7 @@ def exported() -> ExportedModel:
 
 
 def parsed(card: str) -> list[Token]:
-    """The page below the front matter, as Markdown with tables."""
+    """Parse the page below the front matter as Markdown with tables."""
     front = "---\nlibrary_name: onnx\npipeline_tag: fill-mask\n---\n"
     assert card.startswith(f"{front}\n# ")
     return MarkdownIt("commonmark").enable("table").parse(card.removeprefix(front))

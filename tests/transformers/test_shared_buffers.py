@@ -1,4 +1,4 @@
-"""Static caches that are written in place: what may be, and how `generate` does it."""
+"""Static caches that are written in place: which may be, and by `generate`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def graph_of(body: str, inputs: str = f"{TYPE} past_key_values.0.key", outputs: 
 
 
 def named(graph: ir.Graph) -> ir.Graph:
-    """Give inputs and outputs their names with dots, which ONNX's text form does not have."""
+    """Rename inputs and outputs to names with dots, which ONNX's text form lacks."""
     for value in (*graph.inputs, *graph.outputs):
         value.name = (value.name or "").replace("values_0_", "values.0.").replace("present_0_", "present.0.")
     return graph

@@ -1,4 +1,4 @@
-"""A task that does not exist or does not fit, and options and checkpoints that cannot be used."""
+"""Tasks that do not exist or fit, and options and checkpoints that are unusable."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_remote_code_does_not_run(tmp_path: Path) -> None:
 
 
 def test_checkpoint_of_another_head(tmp_path: Path) -> None:
-    """A checkpoint that lacks the head of the task would get a random one: it is refused with the lacking weights."""
+    """A checkpoint without the task's head is refused; it would get a random one."""
     hf.BertModel(bert()).save_pretrained(tmp_path)
     with pytest.raises(OptionError, match=r"lacks weights of BertForTokenClassification.*: classifier\.bias, classifier\.weight"):
         onnxexp_transformers.export(tmp_path, "token-classification")

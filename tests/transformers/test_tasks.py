@@ -1,4 +1,4 @@
-"""Each architecture agrees with eager, part by part, at sizes that its export did not see."""
+"""Each architecture agrees with eager, part by part, at unseen sizes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .architecture import Architecture, architectures
 
 
 def rows() -> list[object]:
-    """The architectures as parameters: most of them are full, some must fail."""
+    """List the architectures as parameters: most are full, some must fail."""
     return [
         pytest.param(
             row,

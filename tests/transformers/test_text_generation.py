@@ -1,4 +1,4 @@
-"""Causal language models with their caches, by architecture: against eager, and against `model.generate`."""
+"""Causal language models with caches, against eager and `model.generate`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def rows(names: Any) -> list[Any]:
 
 
 def prompts(batch: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Random tokens; every second text is padded on the left."""
+    """Draw random tokens; every second text is padded on the left."""
     generator = torch.Generator().manual_seed(batch * length)
     ids, mask = torch.randint(3, 99, (batch, length), generator=generator), torch.ones(batch, length, dtype=torch.int64)
     mask[::2, : length // 3] = 0
@@ -38,7 +38,7 @@ def positions(mask: torch.Tensor) -> torch.Tensor:
 
 
 def eager_logits(model: Any, ids: torch.Tensor, mask: torch.Tensor, prompt: int) -> torch.Tensor:
-    """The logits of all tokens: of the prompt in one call, of the others one by one."""
+    """Compute all logits: of the prompt in one call, of the others one by one."""
     accepted = inspect.signature(model.forward).parameters
     cache = DynamicCache(config=model.config)
     recurrent = all(type(layer) is LinearAttentionLayer for layer in cache.layers)
@@ -56,7 +56,7 @@ def eager_logits(model: Any, ids: torch.Tensor, mask: torch.Tensor, prompt: int)
 
 
 def onnx_logits(program: ONNXProgram, ids: torch.Tensor, mask: torch.Tensor, steps: list[tuple[int, int]]) -> torch.Tensor:
-    """The logits of all tokens, with the cache of one call in the next one; the first one is empty."""
+    """Compute all logits, with each call's cache in the next; the first is empty."""
     state, found = empty_state(program, len(ids)), []
     for start, end in steps:
         call = {"input_ids": ids[:, start:end], "attention_mask": mask[:, :end], **state}

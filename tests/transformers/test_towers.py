@@ -1,4 +1,4 @@
-"""The towers of a model of images and texts compute the embeddings of the whole model."""
+"""The towers of a model of images and texts compute the whole model's embeddings."""
 
 from __future__ import annotations
 

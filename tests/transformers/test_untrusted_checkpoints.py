@@ -1,4 +1,4 @@
-"""A checkpoint folder is data: it runs no code, reaches no hub, and brings no file from elsewhere."""
+"""A checkpoint folder is data: it runs no code, and reaches no hub or other file."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def checkpoint(good: Path, tmp_path: Path) -> Path:
-    """A copy, to damage it."""
+    """Copy a checkpoint, for a test to damage it."""
     shutil.copytree(good, tmp_path / "good")
     return tmp_path / "good"
 
 
 @pytest.fixture
 def reached(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Hub kernels are installed, and there is a network: what a load asks them for."""
+    """Simulate hub kernels and a network, and record the requests of a load."""
     asked: list[str] = []
 
     def kernel(name: str, *_: Any, **__: Any) -> Any:
@@ -65,7 +65,7 @@ def reached(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 def changed(checkpoint: Path, **settings: Any) -> Path:
-    """A checkpoint with other settings in its config.json."""
+    """Change settings in a checkpoint's config.json."""
     file = checkpoint / "config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), **settings}))
     return checkpoint

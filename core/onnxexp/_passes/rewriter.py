@@ -28,7 +28,7 @@ class Unfit(Exception):
 
 
 def constant_ints(node: ir.Node, index: int, name: str) -> list[int] | None:
-    """Constant integers of an input or attribute of a node, else None."""
+    """Return constant integers of an input or attribute of a node, else None."""
     if name in node.attributes:
         return list(node.attributes[name].as_ints())
     given = node.inputs[index] if index < len(node.inputs) else None
@@ -37,7 +37,7 @@ def constant_ints(node: ir.Node, index: int, name: str) -> list[int] | None:
 
 
 def dims(value: ir.Value | None) -> tuple[Dim, ...] | None:
-    """Sizes of a value; an unknown size gets a name that no other size has."""
+    """Return the sizes of a value; an unknown size gets a name of its own."""
     if value is None or value.shape is None:
         return None
     sizes = (size if isinstance(size, int) else size.value for size in value.shape)
@@ -77,7 +77,7 @@ class Rewriter:
         return self._model.graph.inputs
 
     def apply(self, rule: Rule, node: ir.Node) -> bool:
-        """Rewrite one node by a rule; returns whether it changed."""
+        """Rewrite one node by a rule; return whether it changed."""
         self.node, self._emitted, self._renamed, self._unused = node, [], [], []
         try:
             found = rule(self, node)
@@ -106,7 +106,10 @@ class Rewriter:
         type_: ir.TypeProtocol | None = None,
         domain: str = "",
     ) -> Sequence[ir.Value]:
-        """Outputs of a node, new or shared; `type_` defaults to the first input's dtype."""
+        """Return the outputs of a node, new or shared.
+
+        `type_` defaults to the type of the first input.
+        """
         attrs = [_attribute(name, value) for name, value in attributes.items()]
         key = self._key(domain + operator, inputs, attrs)
         own = self._key(self.node.domain + self.node.op_type, self.node.inputs, self.node.attributes.values())
@@ -137,19 +140,19 @@ class Rewriter:
         attributes: Mapping[str, Any] = _NOTHING,
         sizes: Sequence[Dim] | None = None,
     ) -> ir.Value:
-        """The output of a node with one output, see `emit`."""
+        """Return the output of a node with one output, emitted by `emit`."""
         return self.emit(operator, inputs, attributes, sizes=sizes)[0]
 
     def with_ints(
         self, operator: str, x: ir.Value, name: str, ints: Sequence[int], since: int, sizes: Sequence[Dim] | None
     ) -> ir.Value:
-        """A node with a list of integers: an input from opset `since` on, or an attribute."""
+        """Emit a node with integers, as an input from opset `since` on or an attribute."""
         if self.opset >= since:
             return self.one(operator, [x, self.constant(ints)], sizes=sizes)
         return self.one(operator, [x], {name: list(ints)}, sizes)
 
     def constant(self, ints: Sequence[int]) -> ir.Value:
-        """A 1-D int64 initializer; equal ones are one."""
+        """Return a 1-D int64 initializer, which equal lists share."""
         if self._constants is None:
             self._constants = _small_vectors(self._model.graph)
         key = tuple(ints)
@@ -160,7 +163,7 @@ class Rewriter:
         return value
 
     def initializer(self, tensor: torch.Tensor, of: ir.Value | None = None) -> ir.Value:
-        """A new initializer; it gets the name of the one that it replaces."""
+        """Create an initializer, with the name of the one that it replaces."""
         base = "constant" if of is None or of.name is None else of.name
         contents = TorchTensor(tensor, self._unique(base))
         value = ir.Value(name=contents.name, shape=contents.shape, type=ir.TensorType(contents.dtype), const_value=contents)
@@ -170,7 +173,7 @@ class Rewriter:
         return value
 
     def split(self, x: ir.Value, count: int, axis: int, sizes: Sequence[Dim]) -> Sequence[ir.Value]:
-        """Equal parts of an axis; `sizes` are those of each part."""
+        """Split an axis into equal parts; `sizes` are those of each part."""
         length = sizes[axis]
         assert isinstance(length, int)
         lengths, named = [length] * count, {"axis": axis} if axis else {}
@@ -204,7 +207,7 @@ class Rewriter:
         return node
 
     def _remove_dead(self, nodes: list[ir.Node]) -> None:
-        """Remove these nodes where nothing uses them, and what only they used."""
+        """Remove unused nodes among these, and nodes that only they used."""
         while nodes:
             node = nodes.pop()
             if node.graph is None or any(value.uses() or value.is_graph_output() for value in node.outputs):

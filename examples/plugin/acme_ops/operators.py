@@ -7,7 +7,7 @@ import torch
 
 @torch.library.custom_op("acme_ops::snake", mutates_args=())
 def snake(x: torch.Tensor, alpha: float = 1.0) -> torch.Tensor:
-    """x + sin(alpha * x)^2 / alpha, elementwise: an activation for periodic signals."""
+    """Compute x + sin(alpha * x)^2 / alpha, an activation for periodic signals."""
     return x + torch.sin(alpha * x).square() / alpha
 
 
@@ -18,7 +18,7 @@ def _(x: torch.Tensor, alpha: float = 1.0) -> torch.Tensor:
 
 @torch.library.custom_op("acme_ops::gated", mutates_args=())
 def gated(x: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:
-    """x * gelu(gate), elementwise; both have the same shape."""
+    """Compute x * gelu(gate) elementwise, for tensors of the same shape."""
     return x * torch.nn.functional.gelu(gate)
 
 

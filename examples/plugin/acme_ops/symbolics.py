@@ -1,4 +1,4 @@
-"""Symbolics of the operators; their arguments are those of the torch schemas."""
+"""Symbolics of the operators, with the arguments of the torch schemas."""
 
 from __future__ import annotations
 

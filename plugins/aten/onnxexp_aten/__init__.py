@@ -39,12 +39,12 @@ class Aten:
 
     @onnxexp.hookimpl
     def capture_context(self) -> AbstractContextManager[None]:
-        """Keep recurrent layers and data-dependent operators whole, sizes symbolic."""
+        """Keep recurrent layers and data-dependent operators whole, and sizes symbolic."""
         return keep_operators_whole()
 
     @onnxexp.hookimpl
     def capture(self, spec: DynamicSpec, context: onnxexp.ExportContext) -> None:
-        """Keep the dynamic axes for the passes; other frontends capture."""
+        """Store the dynamic axes for the passes; other frontends capture the model."""
         context.plugin_data[SPEC] = spec
 
     @onnxexp.hookimpl
@@ -56,7 +56,7 @@ class Aten:
     def pre_pass(
         self, context: onnxexp.ExportContext
     ) -> list[FindEqualBags | FindSmallSlices | FindRemovedAxes | FindNegativeSizes]:
-        """Find what the captured graph alone shows."""
+        """Find equal bags, and small sizes at which the captured graph is wrong."""
         of_sizes = FindSmallSlices(context), FindRemovedAxes(context), FindNegativeSizes(context)
         return [FindEqualBags(context.plugin_data), *of_sizes]
 

@@ -11,7 +11,7 @@ __all__ = ["unavailable"]
 
 @functools.cache
 def unavailable() -> str:
-    """Return why Functions cannot be kept whole with this torch; empty if they can."""
+    """Return why this torch cannot keep Functions whole, or "" if it can."""
     try:
         from onnxexp_autograd import function_capture, interception, torch_internals  # noqa: F401 - imports every name that the plugin uses of torch
     except (ImportError, AttributeError) as error:

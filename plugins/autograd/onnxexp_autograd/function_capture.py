@@ -44,7 +44,7 @@ class Capture(Diversion):
         self.numbers = itertools.count()
 
     def decision(self, function: Function) -> Any:
-        """Return the first decision about a Function, None if there is none."""
+        """Return the first decision about a Function, or None without one."""
         decisions = (decide(function) for decide in reversed(self.deciders))
         return next((decision for decision in decisions if decision is not None), None)
 
@@ -61,7 +61,7 @@ class Capture(Diversion):
         return _capture_call(self, function, args, decision)
 
     def inline_call(self, function: Any, args: Sequence[Any]) -> Any:
-        """Inline a call.
+        """Inline a call of a Function.
 
         torch.jit.trace would record torch's own `apply` as an opaque node.
         """
@@ -73,7 +73,7 @@ class Capture(Diversion):
 
 @contextlib.contextmanager
 def capture_functions(decide: Decide, *, dynamo: bool) -> Iterator[Capture]:
-    """Capture Functions for which `decide` does not return None whole, in this thread.
+    """Capture Functions whole in this thread if `decide` returns a decision for them.
 
     `dynamo` states whether Dynamo may run inside. Only Dynamo needs the list of Functions before they are called; the walk over
     all subclasses takes 10 % of a small model's export.
@@ -137,7 +137,7 @@ def _capture_call(capture: Capture, function: Any, args: Sequence[Any], decision
 
 
 def _obstacle(probed: ForwardResult) -> str:
-    """Return why no operator can represent the call; empty if one can."""
+    """Return why no operator can represent the call, or "" if one can."""
     if not probed.tensors or any(isinstance(leaf, torch.SymInt) for leaf in pytree.tree_leaves(probed.returned)):
         return "returns no tensor, or a size"
     return "writes into an argument that it does not return" if probed.lost else ""

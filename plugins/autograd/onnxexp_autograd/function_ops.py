@@ -185,7 +185,7 @@ _ACTIVE: contextvars.ContextVar[FunctionOps | None] = contextvars.ContextVar("on
 def _library() -> Any:
     """Return the library of the operators.
 
-    It is never destroyed: torch crashes if a used operator is removed.
+    The library is never destroyed, since torch crashes if a used operator is removed.
     """
     return torch.library.Library(_NAMESPACE, "FRAGMENT")  # type: ignore[no-untyped-call]  # torch does not annotate it
 
@@ -194,7 +194,7 @@ def _library() -> Any:
 def _torch_operator(name: str, schema: str, index: int) -> Any:
     """Define the torch operator of an index, class name and schema.
 
-    torch cannot remove an operator, so that all exports share it. It computes by the export that is active.
+    All exports share the operator, since torch cannot remove it. The active export computes its results.
     """
     digest = hashlib.sha256(schema.encode()).hexdigest()[:8]
     own = f"{name}_{index}_{digest}"  # no overloads of one name: torch cannot remove those at exit
@@ -216,7 +216,7 @@ def _torch_operator(name: str, schema: str, index: int) -> Any:
 def _schema(form: CallForm) -> str:
     """Return the schema, such as ``(Tensor(s1) a0) -> Tensor(s1)``.
 
-    Functionalization reads its aliases.
+    Functionalization reads the aliases in it.
     """
     sharing = dict(form.shared)
     count = sum(isinstance(leaf, Placeholder) for leaf in pytree.tree_leaves(form.returned))

@@ -1,6 +1,6 @@
 """Divert calls of torch.autograd.Function.apply in chosen threads.
 
-This includes `apply` methods that were bound before the capture.
+The calls include `apply` methods that were bound before the capture.
 
 A bound `apply` runs torch's own code, in C since torch 2.14, so the method itself cannot be replaced. From torch 2.13 on, that
 code reads three things:
@@ -57,7 +57,7 @@ class Diversion(abc.ABC):
 
     @abc.abstractmethod
     def should_divert(self, function: Any) -> bool:
-        """Whether to divert a call of this class."""
+        """Return whether to divert a call of this class."""
 
     @abc.abstractmethod
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -76,7 +76,7 @@ class Diversion(abc.ABC):
             self.undiverted = before
 
     def replaces_setup(self, function: Any) -> bool:
-        """Whether `setup_context` must be replaced for the current call of a class."""
+        """Return whether `setup_context` must be replaced for the current call of a class."""
         if self.pause_depth or function is self.undiverted or not issubclass(function, torch.autograd.Function):
             return False
         return vmap_active() if functorch_active() else self.should_divert(function)
@@ -85,7 +85,7 @@ class Diversion(abc.ABC):
 class _SetupContext:
     """A descriptor on the metaclass that replaces every `setup_context`.
 
-    It is installed while any thread diverts calls.
+    The descriptor is installed while any thread diverts calls.
     """
 
     def __init__(self) -> None:
@@ -113,9 +113,9 @@ class _SetupContext:
 
 
 class _Inspect:
-    """Replacement for `inspect` in torch.autograd.function.
+    """A replacement for `inspect` in torch.autograd.function.
 
-    It pushes a functorch level when a diverted call binds its arguments.
+    Its `signature` pushes a functorch level when a diverted call binds its arguments.
     """
 
     def __init__(self, installed: _SetupContext) -> None:
@@ -162,7 +162,7 @@ def _installed() -> _SetupContext | None:
 
 
 def current() -> Diversion | None:
-    """Return this thread's diversion, None without one."""
+    """Return this thread's diversion, or None without one."""
     installed = _installed()
     return None if installed is None else installed.diversions.get(threading.get_ident())
 
@@ -189,7 +189,7 @@ def divert(diversion: Diversion) -> Iterator[None]:
 def allow_in_dynamo(functions: Collection[Any]) -> Iterator[None]:
     """Let Dynamo call these classes directly, so that `apply` is reached.
 
-    Enter it inside `divert`.
+    This context must be entered inside `divert`.
     """
     installed = _installed()
     assert installed is not None
@@ -234,9 +234,9 @@ class _Probe(Diversion):
 
 
 def works() -> bool:
-    """Whether this torch reads the replaced names.
+    """Return whether this torch reads the replaced names.
 
-    It diverts calls of two classes through a bound `apply`.
+    The test diverts calls of two classes through a bound `apply`.
     """
 
     class Plain(torch.autograd.Function):

@@ -44,7 +44,7 @@ def _copies(tensors: Sequence[torch.Tensor], function: str, call: int) -> list[t
 def call_between_marks(name: str, call: int, forward: Callable[..., Any], args: Sequence[Any]) -> Any:
     """Run ``forward(*args)`` between marks with the call's number.
 
-    Without marks if no argument is a tensor.
+    If no argument is a tensor, the forward runs without marks.
     """
     _library()
     flat, spec = pytree.tree_flatten(tuple(args))
@@ -63,7 +63,7 @@ def call_between_marks(name: str, call: int, forward: Callable[..., Any], args: 
 def replace_marks(graph: Graph) -> dict[str, str]:
     """Remove the marks, and give the nodes between them a scope per call.
 
-    Return the Functions' names by scope.
+    Returns the Functions' names by scope.
     """
     scopes: dict[str, str] = {}
     _assign_scopes(graph, scopes, {}, "")

@@ -85,7 +85,7 @@ class Autograd:
     def capture_context(self, context: onnxexp.ExportContext) -> AbstractContextManager[Any]:
         """Keep Functions with a decision whole, or warn and inline all of them.
 
-        The warning is for a torch without the internals that this needs.
+        The warning appears if torch lacks the internals that the plugin needs.
         """
         reason = unavailable()
         if reason:
@@ -104,7 +104,7 @@ class Autograd:
             yield
 
     def _decision(self, function: Function, claims: frozenset[str]) -> _Decision | None:
-        """Return the decision for a Function with a symbolic; None without one."""
+        """Return the decision for a Function with a symbolic, or None without one."""
         if function in self._symbolics:
             return _Decision("symbolic", self._symbolics[function])
         if f"autograd::{function.__name__}" in claims:
@@ -113,7 +113,7 @@ class Autograd:
         return None if symbolic is None else _Decision("symbolic", symbolic)
 
     def _default_decision(self, options: onnxexp.Options) -> _Decision | None:
-        """Return the decision for a Function without a symbolic; None inlines it."""
+        """Return the decision for a Function without a symbolic, or None to inline it."""
         settings = torch_onnx.current()
         python_op = settings.python_op(options.opset)
         if python_op is not None:
@@ -138,7 +138,7 @@ class Autograd:
 
     @onnxexp.hookimpl
     def post_pass(self, context: onnxexp.ExportContext) -> Callable[[Any], bool] | None:
-        """With `functions`, turn the scopes of Functions into functions of the model."""
+        """Turn scopes of Functions into functions of the model, if `functions` is set."""
 
         def functions_of_the_model(model: Any) -> bool:
             scopes = context.plugin_data.get(_SCOPES, {})
@@ -163,7 +163,7 @@ class Autograd:
     def _node(self, op: onnxexp.Builder, node: Node, args: Sequence[Any]) -> Any:
         """Lower to one node of a custom domain.
 
-        Arguments other than tensors are attributes: ``arg2`` or, nested, ``arg2_0``.
+        Arguments other than tensors become attributes: ``arg2`` or, nested, ``arg2_0``.
         """
         name = node.op.partition("::")[2].partition(".")[0]
         attributes: dict[str, Any] = {}
@@ -198,12 +198,12 @@ def _restore_calls(graph: Graph, operators: FunctionOps) -> bool:
 
 
 def _operators(context: onnxexp.ExportContext) -> FunctionOps | None:
-    """Return the operators of the export; None if no Function could be captured."""
+    """Return the operators of the export, or None if no Function could be captured."""
     operators: FunctionOps | None = context.plugin_data.get(_OPERATORS)
     return operators
 
 
 def _is_attribute(value: Any) -> bool:
-    """Whether ONNX has an attribute type for a value."""
+    """Return whether ONNX has an attribute type for a value."""
     kinds = {type(each) for each in value} if isinstance(value, (list, tuple)) else {type(value)}
     return len(kinds) == 1 and kinds <= {bool, int, float, str}

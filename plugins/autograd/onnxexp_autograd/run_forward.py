@@ -55,7 +55,7 @@ class _Context(FunctionCtx):
         self.saved = tensors
 
     def save_for_forward(self, *tensors: Any) -> None:
-        """Ignore the tensors: there is no forward-mode differentiation."""
+        """Ignore the tensors, since the plugin has no forward-mode differentiation."""
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:

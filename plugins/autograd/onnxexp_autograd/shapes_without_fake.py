@@ -95,7 +95,7 @@ def _name(size: Any) -> str:
 
 
 def _sizes(varying: Sequence[Any]) -> list[Size] | None:
-    """Return each dynamic size once; None if one has no value in the example."""
+    """Return each dynamic size once, or None if one has no value in the example."""
     found: dict[str, Size] = {}
     for number, each in enumerate(varying):
         pairs = enumerate(each.shape) if isinstance(each, torch.Tensor) else [(-1, each)]

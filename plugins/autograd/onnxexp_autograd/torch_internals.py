@@ -46,5 +46,5 @@ dynamo_allowed_ids = trace_rules._allowed_callable_ids
 
 
 def vmap_active() -> bool:
-    """Whether the innermost functorch transform is vmap."""
+    """Return whether the innermost functorch transform is vmap."""
     return functorch_active() and bool(_innermost_transform().key() == _VMAP)

@@ -7,7 +7,7 @@ The names that extensions of torch.onnx import are here: `export`, `register_cus
 `registered` (the registrations as a plugin for `onnxexp.export`), `call_symbolic` (for plugins that call such symbolics) and
 `FunctionExtractor` (regions of a finished model as functions).
 
-The entry point `plugin` lowers the operators of ``torch.onnx.ops``, and points to registered symbolics that an export leaves out.
+The entry point `plugin` lowers the operators of ``torch.onnx.ops``, and names registered symbolics that an export omits.
 """
 
 from __future__ import annotations

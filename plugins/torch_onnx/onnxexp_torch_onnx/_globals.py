@@ -1,4 +1,4 @@
-"""``GLOBALS`` of ``torch.onnx._globals``: the running export's settings, to read."""
+"""``GLOBALS`` of ``torch.onnx._globals``: the read-only settings of an export."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ __all__ = ["GLOBALS"]
 
 
 class _Globals:
-    """The settings of the running export, the defaults outside of one.
+    """The read-only settings of the running export.
 
-    None of them can be set.
+    Outside of an export, the settings are the defaults.
     """
 
     @property

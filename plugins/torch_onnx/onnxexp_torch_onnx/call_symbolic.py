@@ -93,7 +93,7 @@ def _inputs(captured: Any, resolved: Any) -> Iterator[Any]:
 
 
 def _keywords(function: Callable[..., Any], op: Builder, python_node: Any) -> dict[str, Any]:
-    """The keyword arguments of the symbolic.
+    """Collect the keyword arguments of the symbolic.
 
     `_outputs` is the number of elements in the list that torch's operator returns. For a ``prim::PythonOp``, as in torch.onnx,
     `name` is always passed, and the node's other attributes where the symbolic takes them.
@@ -111,7 +111,7 @@ def _keywords(function: Callable[..., Any], op: Builder, python_node: Any) -> di
 def _elements(g: GraphContext, returned: Any, count: int) -> list[Any]:
     """Split a symbolic's result by the node's outputs.
 
-    One value may stand for a list.
+    One value that is a list, a tuple or a sequence is split into its elements.
     """
     if isinstance(returned, (list, tuple)):
         return list(returned)
@@ -127,7 +127,7 @@ def _elements(g: GraphContext, returned: Any, count: int) -> list[Any]:
 def _raise_with_line(function: Callable[..., Any], error: LoweringError) -> NoReturn:
     """Raise the builder's error again with the symbolic's line in its message.
 
-    Its class stays the same.
+    The class of the error stays the same.
     """
     line = _line(error, function)
     if line and error.args and isinstance(error.args[0], str):
@@ -136,7 +136,7 @@ def _raise_with_line(function: Callable[..., Any], error: LoweringError) -> NoRe
 
 
 def _check(function: Callable[..., Any], returned: list[Any], count: int, scratch: ScratchGraph) -> None:
-    """Check the kinds and the number of the results. Raises LoweringError."""
+    """Raise LoweringError for results of a wrong kind or number."""
     for each in returned:
         if isinstance(each, torch._C.Value) and not scratch.owns(each):
             raise LoweringError(f"{describe(function)} returned a value of another graph; keep no value between calls")
@@ -154,7 +154,7 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def _takes_context(function: Callable[..., Any]) -> bool:
-    """Whether the symbolic is of torch 1.10's form, with a context before the graph."""
+    """Return whether the symbolic takes a context before the graph, as in torch 1.10."""
     first = next(iter(_parameters(function)), None)
     if first is None:
         return False
@@ -180,7 +180,7 @@ def _without_defaults(function: Callable[..., Any], values: list[Any], op: Build
 
 
 def describe(function: Callable[..., Any]) -> str:
-    """``the symbolic f at file:line``, for messages."""
+    """Describe a symbolic for messages: ``the symbolic f at file:line``."""
     inner = inspect.unwrap(function)
     name = getattr(inner, "__qualname__", type(inner).__name__)  # a callable object has none
     if not inspect.isfunction(inner):
@@ -189,7 +189,7 @@ def describe(function: Callable[..., Any]) -> str:
 
 
 def _line(error: BaseException, function: Callable[..., Any]) -> str:
-    """The last line of the symbolic's own file in the traceback."""
+    """Format the last line of the symbolic's own file in the traceback."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if code and frame.filename == code.co_filename]
     return f", in line {frames[-1].lineno} ({frames[-1].line})" if frames else ""

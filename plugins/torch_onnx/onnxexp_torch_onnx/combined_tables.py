@@ -12,15 +12,18 @@ __all__ = ["CombinedTables", "combined"]
 
 @dataclasses.dataclass(frozen=True)
 class CombinedTables:
-    """Several tables as one plugin; the first that lowers an operator wins.
+    """Several tables as one plugin, where the first that lowers an operator wins.
 
-    Two plugins of one call that lower the same operator would be a conflict.
+    As separate plugins of one call, tables that lower the same operator would be a conflict.
     """
 
     symbolics: tuple[SymbolicTable, ...]
 
 
 def combined(*tables: SymbolicTable) -> list[Any]:
-    """The tables with symbolics as at most one plugin; the first table wins."""
+    """Combine the tables with symbolics into at most one plugin.
+
+    The first table that lowers an operator wins.
+    """
     found = tuple(table for table in tables if len(table))
     return list(found) if len(found) < 2 else [CombinedTables(found)]

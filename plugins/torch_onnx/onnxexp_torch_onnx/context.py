@@ -87,13 +87,13 @@ class GraphContext:
         return made[0] if outputs == 1 else made
 
     def aten_op(self, operator: str, *args: Any, overload_name: str = "", **kwargs: Any) -> Any:
-        """A node of org.pytorch.aten, Caffe2's domain for torch's own operators."""
+        """Make a node of org.pytorch.aten, Caffe2's domain for torch's own operators."""
         return self.op("aten::ATen", *args, operator_s=operator, overload_name_s=overload_name, **kwargs)
 
     at = aten_op
 
     def onnxscript_op(self, onnx_fn: Any, *raw_args: Any, outputs: int = 1, **kwargs: Any) -> Any:
-        """A call of an onnxscript function, which becomes a model-local function."""
+        """Call an onnxscript function, which becomes a model-local function."""
         assert self.scratch is not None
         kind = f"{onnx_fn.opset.domain}::{onnx_fn.name}"
         self.scratch.emitter.functions[kind] = onnx_fn
@@ -144,7 +144,7 @@ def _set(node: Any, key: str, value: Any) -> None:
 
 
 def _known(node: Any, name: str, value: Any) -> Any:
-    """The contents of a constant value that was passed as an attribute."""
+    """Read the contents of a constant value that was passed as an attribute."""
     source = value.node()
     if source.kind() != "onnx::Constant":
         raise ValueError(f"{node.kind()}: the attribute {name} must be known at export, but it is {value.debugName()}, a value")

@@ -37,9 +37,10 @@ _ABOUT_TORCH = {
 
 
 def read(given: dict[str, Any], others: Iterable[str]) -> dict[str, Any]:
-    """Warn about each argument and return them.
+    """Warn about each former argument that is given, and return all of them.
 
-    Raises OptionError for a name that torch.onnx never had, with the nearest of them and of the `others` that `export` has.
+    Raises OptionError for a name that torch.onnx never had. The message contains the nearest of the former names and of the
+    `others`, the names that `export` has.
     """
     for name, value in given.items():
         cure = CURES.get(name) or _ABOUT_TORCH.get(name)
@@ -52,7 +53,7 @@ def read(given: dict[str, Any], others: Iterable[str]) -> dict[str, Any]:
 
 
 def export_type(asked: Any, aten: Any, raw: Any) -> OperatorExportTypes:
-    """The export type from the new argument or the old ones.
+    """Determine the export type from the new argument or the old ones.
 
     Raises OptionError if they contradict each other, and for an unknown type.
     """

@@ -42,7 +42,7 @@ class Diagnostic:
     line: int | None = None
 
     def sarif(self) -> dict[str, Any]:
-        """A result of SARIF."""
+        """Convert the diagnostic to a result of SARIF."""
         made: dict[str, Any] = {"ruleId": self.rule, "level": self.level, "message": {"text": self.message}}
         if self.file is not None:
             uri = Path(self.file).as_uri() if os.path.isabs(self.file) else self.file
@@ -59,7 +59,10 @@ class DiagnosticContext:
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """Record the warnings and the error of the block; both reach the caller too."""
+        """Record the warnings and the error raised inside the `with`.
+
+        Both reach the caller, too.
+        """
         caught: list[warnings.WarningMessage] = []
         try:
             with warnings.catch_warnings(record=True) as caught:
@@ -80,7 +83,7 @@ class DiagnosticContext:
             self.diagnostics.append(Diagnostic(each.category.__name__, "warning", str(each.message), file, line))
 
     def sarif(self) -> dict[str, Any]:
-        """The log as SARIF's JSON."""
+        """Build the log as SARIF's JSON."""
         rules = [{"id": rule} for rule in dict.fromkeys(each.rule for each in self.diagnostics)]
         failed = any(each.level == "error" for each in self.diagnostics)
         run = {
@@ -93,7 +96,7 @@ class DiagnosticContext:
     def dump(self, file_path: str | os.PathLike[str]) -> None:
         """Write the log.
 
-        Raises OptionError for a path that does not end in ``.sarif``, SerializeError where the file cannot be written.
+        Raises OptionError for a path that does not end in ``.sarif``, and SerializeError if the file cannot be written.
         """
         path = Path(file_path)
         if path.suffix != ".sarif":
@@ -102,7 +105,7 @@ class DiagnosticContext:
 
 
 def _of_error(error: OnnxExporterError) -> list[Diagnostic]:
-    """An error as diagnostics, one for each operator that is not supported."""
+    """Convert an error to diagnostics, one for each operator that is not supported."""
     rule, text = type(error).__name__, str(error)
     if not isinstance(error, UnsupportedOperators):
         return [Diagnostic(rule, "error", text, *(_place(text) or ()))]

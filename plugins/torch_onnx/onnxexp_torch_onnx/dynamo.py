@@ -64,19 +64,19 @@ class OnnxRegistry:
         self._functions[_key(namespace, op_name, overload)].append(function)
 
     def is_registered_op(self, namespace: str, op_name: str, overload: str | None = None) -> bool:
-        """Whether a function of this registry or a plugin lowers the operator."""
+        """Return whether a function of this registry or a plugin lowers the operator."""
         return bool(self.get_op_functions(namespace, op_name, overload))
 
     def get_op_functions(self, namespace: str, op_name: str, overload: str | None = None) -> list[Callable[..., Any]] | None:
-        """The functions for an operator, those of plugins before those of this registry.
+        """List the functions for an operator, those of plugins first.
 
-        None if there are none.
+        Returns None if the operator has no function.
         """
         key = _key(namespace, op_name, overload)
         return [*symbolics_for(key, self._opset), *self._functions.get(key, ())] or None
 
     def table(self) -> SymbolicTable:
-        """The registered functions as a table of symbolics."""
+        """Build a table of symbolics from the registered functions."""
         return translations({key: functions[-1] for key, functions in self._functions.items()})
 
 
@@ -86,14 +86,14 @@ def _key(namespace: str, op_name: str, overload: str | None) -> str:
 
 @dataclasses.dataclass
 class ONNXFakeContext:
-    """The result of `enable_fake_mode`; models in the mode have no weights."""
+    """The result of `enable_fake_mode`, in which models have no weights."""
 
     fake_mode: FakeTensorMode
 
 
 @contextlib.contextmanager
 def enable_fake_mode() -> Iterator[ONNXFakeContext]:
-    """Create models and inputs without memory, until the end of the block.
+    """Create models and inputs without memory inside the `with`.
 
     ``ExportOutput.save(..., model_state_dict=...)`` takes the weights.
     """
@@ -116,7 +116,7 @@ class DiagnosticOptions:
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
-        """Apply these options until the end of the block."""
+        """Apply these options inside the `with`."""
         logger = logging.getLogger("onnxexp")
         before = logger.level
         logger.setLevel(self.verbosity_level)
@@ -189,12 +189,12 @@ class ExportOutput:
         return self.program(*args, **kwargs)
 
     def adapt_torch_inputs_to_onnx(self, *model_args: Any, **model_kwargs: Any) -> Sequence[Any]:
-        """The graph's inputs, in order, of a call of the original."""
+        """List the graph's inputs, in order, for a call of the original."""
         leaves = self.program.signature.flatten(model_args, model_kwargs)
         return list(self.program.signature.feeds(leaves).values())
 
     def adapt_torch_outputs_to_onnx(self, model_outputs: Any) -> Sequence[Any]:
-        """The graph's outputs, in order, from the result of the original."""
+        """List the graph's outputs, in order, from the result of the original."""
         return [leaf for leaf in pytree.tree_leaves(model_outputs) if isinstance(leaf, (torch.Tensor, int, float, bool))]
 
     def save(
@@ -234,7 +234,7 @@ class ExportOutput:
     def _fill(self, state: Mapping[str, torch.Tensor]) -> None:
         """Turn the parameters among the graph's inputs into initializers.
 
-        Raises OptionError if one is missing.
+        Raises OptionError if a parameter is missing.
         """
         model, weights = self.program.model, self.program.weights
         missing = [name for name in weights if name not in state]

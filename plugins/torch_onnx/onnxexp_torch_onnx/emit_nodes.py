@@ -40,7 +40,7 @@ _UNPACKING = ("prim::ListUnpack", "prim::TupleUnpack")
 
 
 def attributes(node: JitNode) -> dict[str, tuple[str, Any]]:
-    """A node's attributes by name, as (kind, value).
+    """Read a node's attributes by name, as (kind, value).
 
     The kinds are torch's: f, i, s, t, g and their plurals.
     """
@@ -53,7 +53,7 @@ def attributes(node: JitNode) -> dict[str, tuple[str, Any]]:
 
 
 class Emitter:
-    """Emits the nodes of one scratch graph.
+    """Emit the nodes of one scratch graph.
 
     A node is emitted once, and again if it was changed since.
 
@@ -92,9 +92,9 @@ class Emitter:
             self._emit(node)
 
     def look_up(self, value: JitValue) -> Any:
-        """The result for a scratch value.
+        """Find the result for a scratch value.
 
-        The type from `setType` fills in what inference leaves open.
+        The type from `setType` completes the inferred type.
         """
         found = self.result(value)
         if isinstance(found, Tensor):
@@ -102,7 +102,7 @@ class Emitter:
         return found
 
     def result(self, value: JitValue) -> Any:
-        """The result for a scratch value, without the type from `setType`."""
+        """Find the result for a scratch value, without the type from `setType`."""
         number = value.unique()
         if number not in self.known:
             node = value.node()
@@ -113,7 +113,7 @@ class Emitter:
         return self.known[number]
 
     def is_sequence(self, value: JitValue) -> bool:
-        """Whether the value is an ONNX sequence."""
+        """Return whether the value is an ONNX sequence."""
         found = self.result(value)
         if not isinstance(found, Tensor) or found.known_dtype is not None:
             return False
@@ -142,7 +142,7 @@ class Emitter:
         self._marks[number] = mark
 
     def _mark(self, node: JitNode) -> tuple[Any, ...]:
-        """A key of the node's kind, attributes and inputs, to detect changes."""
+        """Build a key of the node's kind, attributes and inputs, to detect changes."""
         contents = tuple((name, _comparable(value)) for name, (_, value) in sorted(attributes(node).items()))
         inputs = tuple((value.unique(), id(self.known.get(value.unique()))) for value in node.inputs())
         return node.kind(), contents, inputs
@@ -170,7 +170,7 @@ class Emitter:
     def _torch_op(self, node: JitNode, inputs: list[Any]) -> Sequence[Any]:
         """Lower a torch operator.
 
-        If it returns a list, the node's outputs are the elements.
+        If the operator returns a list, the node's outputs are the elements of the list.
         """
         overload = attributes(node).get("overload", ("s", ""))[1]
         name = f"{node.kind()}.{overload}" if overload else node.kind()
@@ -195,7 +195,7 @@ class Emitter:
         return custom
 
     def _one(self, arg: Any) -> Any:
-        """An operator's input; a list of tensors is a sequence."""
+        """Convert an operator's input: a list of tensors becomes a sequence."""
         if isinstance(arg, list) and any(isinstance(each, Tensor) and each.rank != 0 for each in arg):
             return self.op.SequenceConstruct(*arg)
         return arg
@@ -221,7 +221,7 @@ class Emitter:
     # Nested graphs and blocks
 
     def _graph(self, name: str, graph: Any) -> ir.Graph:
-        """The ONNX graph for a graph attribute; its nodes use its own inputs only."""
+        """Emit the ONNX graph for a graph attribute, whose nodes use its own inputs only."""
         inner = Emitter(self.op)
         inner.functions = self.functions
 

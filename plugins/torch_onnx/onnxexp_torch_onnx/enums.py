@@ -36,7 +36,10 @@ class TensorProtoDataType(enum.IntEnum):
 
 
 class ExportTypes(str, enum.Enum):
-    """The packings of a model's file in torch 1.x; onnxexp writes the first."""
+    """The packings of a model's file in torch 1.x.
+
+    onnxexp writes the first one.
+    """
 
     PROTOBUF_FILE = "Saved model as a protobuf file"
     ZIP_ARCHIVE = "Saved model as a zip archive"

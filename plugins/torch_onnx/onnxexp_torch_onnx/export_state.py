@@ -1,4 +1,4 @@
-"""The state of an export: its training mode, its log."""
+"""The training mode and the log of an export."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _LOGGER = logging.getLogger("onnxexp")
 
 
 def training_mode(mode: Any) -> TrainingMode:
-    """The mode for torch.onnx's argument.
+    """Convert torch.onnx's argument to a training mode.
 
-    It is a member of either enumeration, its name, or a bool; None is EVAL. Raises OptionError for anything else.
+    The argument is a member of either enumeration, its name, or a bool; None is EVAL. Raises OptionError for anything else.
     """
     if mode is None or isinstance(mode, bool):
         return TrainingMode.TRAINING if mode else TrainingMode.EVAL
@@ -38,16 +38,16 @@ def training_mode(mode: Any) -> TrainingMode:
 
 @contextlib.contextmanager
 def select_model_mode_for_export(model: torch.nn.Module, mode: Any) -> Iterator[None]:
-    """Put every module of the model into the mode; restore the modes at the end."""
+    """Put every module of the model into the mode inside the `with`."""
     with model_mode(model.modules(), training_mode(mode)):
         yield
 
 
 @contextlib.contextmanager
 def set_training(model: torch.nn.Module, mode: bool | None) -> Iterator[None]:
-    """Put the model into training mode (True) or inference mode (False).
+    """Put the model into training (True) or inference mode (False) inside the `with`.
 
-    None changes nothing.
+    None leaves the mode unchanged.
     """
     chosen = TrainingMode.PRESERVE if mode is None else training_mode(mode)
     with model_mode(model.modules(), chosen):
@@ -61,14 +61,17 @@ else:
 
 
 class _ToStdout(_StreamHandler):
-    """Prints records, as torch.onnx's log does."""
+    """A handler that prints records to stdout, as torch.onnx's log does."""
 
     def __init__(self) -> None:
         super().__init__(sys.stdout)
 
 
 def enable_log() -> None:
-    """Turn on onnxexp's log; without a handler of the user's it goes to stdout."""
+    """Turn on onnxexp's log.
+
+    Without a handler of the user, the log goes to stdout.
+    """
     _LOGGER.setLevel(logging.INFO)
     if not _LOGGER.hasHandlers():
         _LOGGER.addHandler(_ToStdout())
@@ -83,7 +86,7 @@ def disable_log() -> None:
 
 @contextlib.contextmanager
 def logging_to_stdout() -> Iterator[None]:
-    """Turn on onnxexp's log until the end of the block."""
+    """Turn on onnxexp's log inside the `with`."""
     level, handlers = _LOGGER.level, list(_LOGGER.handlers)
     enable_log()
     try:

@@ -136,9 +136,10 @@ def export(
 
 
 def _parameters(program: ONNXProgram, model: Any) -> list[ir.Value | None]:
-    """The graph's value of each parameter, in the order of the state_dict.
+    """Find the graph's value of each parameter, in the order of the state_dict.
 
-    Tied ones count once. None for a parameter that the graph does not have. The metadata of each value gets its position.
+    Tied parameters count once. The value is None for a parameter that the graph does not have. The metadata of each value gets
+    its position.
     """
     if not isinstance(model, torch.nn.Module):
         return []
@@ -178,7 +179,7 @@ def _order_inputs(program: ONNXProgram, parameters: Sequence[ir.Value | None]) -
 def _finish(
     program: ONNXProgram, model: Any, example: Example, f: Any, old: Mapping[str, Any], verbose: bool | None, external: Any
 ) -> None:
-    """Name and order the parameters, honour older arguments, write, log and print."""
+    """Name and order the parameters, apply older arguments, write, log and print."""
     take_floats_as_doubles(program, example)
     parameters = _parameters(program, model)
     _name_parameters(program, parameters, example.parameter_names)
@@ -196,7 +197,7 @@ def _finish(
 
 
 def _apply_older_arguments(program: ONNXProgram, old: Mapping[str, Any], verbose: bool | None) -> None:
-    """Change the finished model as older arguments and `verbose` ask for it."""
+    """Apply older arguments and `verbose` to the finished model."""
     model = program.model
     if verbose or old.get("strip_doc_string") is False:
         for node in model.graph.all_nodes():
@@ -237,9 +238,9 @@ def export_to_pretty_string(
 ) -> str:
     """Export, and return the graph as text instead of a model.
 
-    Takes the arguments of `export` and `google_printer`: True returns onnx's own text form. No file is written, so that
-    `export_type` (the former packing of files) and a file in the place of `export_params` (a former order) have no effect, and
-    neither has `verbose`, as nothing is printed.
+    The arguments are those of `export`, and `google_printer`, which selects onnx's own text form. No file is written, and
+    nothing is printed. Therefore, `export_type` (the former packing of files), a file in the place of `export_params` (a former
+    order) and `verbose` have no effect.
     """
     if add_node_names is not None:
         options["add_node_names"] = add_node_names

@@ -21,10 +21,10 @@ _NO_AXIS = re.compile(r"dynamic_axes\['(.*)'\]: there is no axis (-?\d+); the ou
 
 
 def export_without_fixed_axes(run: Callable[[Any], ONNXProgram], axes: Any) -> ONNXProgram:
-    """Export with `dynamic_axes`, without those that the model cannot have.
+    """Export with `dynamic_axes`, except for those that the model cannot have.
 
-    These are names that it lacks, and axes of inputs that it fixes. Each is a warning with its reason. Raises what `run` raises
-    for any other reason.
+    The model cannot have names of inputs that it lacks, axes that an input lacks, and axes that it fixes. Each of them causes a
+    warning with the reason. Raises what `run` raises for any other reason.
     """
     reasons: list[str] = []
     while True:
@@ -53,7 +53,10 @@ def export_without_fixed_axes(run: Callable[[Any], ONNXProgram], axes: Any) -> O
 
 
 def _without(axes: Any, found: set[tuple[str, int]]) -> Any:
-    """`dynamic_axes` without these; axes counted from the end are kept."""
+    """Copy `dynamic_axes` without these axes.
+
+    Axes that are counted from the end are kept.
+    """
     if not isinstance(axes, Mapping):
         return axes
     return {

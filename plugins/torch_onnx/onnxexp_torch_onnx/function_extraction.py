@@ -1,6 +1,7 @@
 """Turn regions of a finished graph into model-local functions.
 
-Equal regions share one, with their weights as inputs. Where only attributes differ, these are the function's attributes.
+Equal regions share a function, which takes their weights as inputs. Attributes in which they differ are attributes of the
+function.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class _Shared:
     calls: list[ir.Node] = dataclasses.field(default_factory=list)
 
     def attributes(self, values: Sequence[ir.Attr]) -> list[ir.Attr]:
-        """The inferred attributes of a call for a region with these values."""
+        """List the inferred attributes of a call for a region with these values."""
         for index, (first, value) in enumerate(zip(self.values, values, strict=True)):
             if index not in self.names and _contents(first) != _contents(value):
                 self._infer(index, first)
@@ -81,7 +82,7 @@ class _Shared:
 
 
 class FunctionExtractor:
-    """Turns regions of a model into functions.
+    """Turn regions of a model into functions.
 
     Call `extract` for each region, inner regions first.
     """
@@ -95,7 +96,7 @@ class FunctionExtractor:
     def extract(self, nodes: Sequence[ir.Node], domain: str, name: str, scope: str, attributes: Sequence[ir.Attr] = ()) -> bool:
         """Replace these nodes of one graph by a call of a function, with these attributes.
 
-        False if they cannot be one call.
+        Returns False if the nodes cannot be one call.
         """
         graph = nodes[0].graph
         assert isinstance(graph, ir.Graph)
@@ -142,7 +143,7 @@ class FunctionExtractor:
                 outputs[index] = new
 
     def _unique(self, name: str) -> str:
-        """A unique node name; a module that is called twice has two."""
+        """Make a node name unique, also for a module that is called twice."""
         count = self._calls.get(name, 0)
         self._calls[name] = count + 1
         return f"{name}_{count}" if count else name
@@ -153,7 +154,7 @@ class FunctionExtractor:
         return f"{name}_{count}" if count else name
 
     def _function(self, region: Region, domain: str, name: str, attributes: Sequence[ir.Attr]) -> ir.Function:
-        """A function with the region's nodes, which were removed from their graph."""
+        """Build a function from the region's nodes, which were removed from their graph."""
         inner = [ir.Value(name=f"in_{number}") for number in range(len(region.inputs))]
         constants = [
             ir.Node("", "Constant", [], [_constant_value(constant)], outputs=[ir.Value(name=f"constant_{number}")])
@@ -181,7 +182,7 @@ class FunctionExtractor:
 
 
 def _walk(nodes: Sequence[ir.Node]) -> Iterator[ir.Node]:
-    """Nodes, and those of their graphs."""
+    """Yield nodes, and the nodes of their graphs."""
     for node in nodes:
         yield node
         for block in _blocks(node):
@@ -193,9 +194,9 @@ def _blocks(node: ir.Node) -> list[ir.Graph]:
 
 
 def _region(graph: ir.Graph, nodes: list[ir.Node]) -> Region | None:
-    """The region of these nodes.
+    """Find the region of these nodes.
 
-    None if a node outside uses one of them and is used by another.
+    Returns None if nothing uses the nodes' results, or if a node outside uses one of the nodes and is used by another.
     """
     members, inside = set(nodes), set(_walk(nodes))
     own = {output for node in inside for output in node.outputs}
@@ -241,21 +242,21 @@ def _is_constant(value: ir.Value) -> bool:
 
 
 def _constant_value(value: ir.Value) -> ir.Attr:
-    """A small initializer as the attribute of a Constant."""
+    """Convert a small initializer to the attribute of a Constant."""
     assert value.const_value is not None
     return ir.Attr("value", ir.AttributeType.TENSOR, ir.tensor(value.const_value.numpy()))
 
 
 def _may_differ(attribute: ir.Attr) -> bool:
-    """Whether regions that differ in this attribute share a function.
+    """Return whether regions that differ in this attribute share a function.
 
-    An attribute that is an element type decides on the types inside.
+    Element types must agree, since the types inside the function depend on them.
     """
     return not attribute.is_ref() and attribute.type.name in _KINDS and attribute.name not in ("to", "dtype", "output_dtype")
 
 
 def _key(region: Region) -> Hashable:
-    """A key that is equal for regions with equal nodes.
+    """Build a key that is equal for regions with equal nodes.
 
     Most attributes and the contents of constants may differ.
     """
@@ -270,7 +271,7 @@ def _key(region: Region) -> Hashable:
 def _parts(
     nodes: Sequence[ir.Node], numbers: dict[ir.Value, Any], slots: dict[tuple[ir.Node, int], int], *, exact: bool
 ) -> list[Hashable]:
-    """The nodes as a key; `exact` with the values of their attributes."""
+    """Build a key of the nodes, with the values of all attributes if `exact` is set."""
     parts: list[Hashable] = []
     for node in nodes:
         for output in node.outputs:
@@ -297,7 +298,7 @@ def _attribute(attribute: ir.Attr, numbers: dict[ir.Value, Any], slots: dict[tup
 
 
 def _contents(attribute: ir.Attr) -> Hashable:
-    """The value of an attribute that is no graph."""
+    """Convert the value of an attribute that is no graph to a hashable object."""
     if attribute.type is ir.AttributeType.TENSOR:
         tensor = attribute.as_tensor()
         return tensor.dtype, tuple(tensor.shape.numpy()), tensor.tobytes()

@@ -1,6 +1,6 @@
 """A finished graph in the form that torch.onnx prints.
 
-A line is ``%3 : Float(2, 4) = onnx::Relu(%2), scope: Model/ReLU[act] # model.py:7``.
+An example of a line is ``%3 : Float(2, 4) = onnx::Relu(%2), scope: Model/ReLU[act] # model.py:7``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SHOWN = 8
 
 
 def graph_text(model: ir.Model, original: Any) -> str:
-    """The main graph as text: typed inputs and parameters, nodes, results.
+    """Format the main graph as text: typed inputs and parameters, nodes, results.
 
     Initializers that are no parameters (see `PARAMETER`) are printed as constants.
 
@@ -55,14 +55,14 @@ def _ascii(line: str) -> str:
 
 
 class _Writer:
-    """Prints the nodes of one model."""
+    """Format the nodes of one model."""
 
     def __init__(self, classes: Mapping[str, str], opsets: Mapping[str, int]) -> None:
         self._classes = classes
         self._opsets = opsets
 
     def nodes(self, graph: Sequence[ir.Node] | ir.Graph, depth: int) -> Iterator[str]:
-        """The lines of a graph's nodes."""
+        """Yield the lines of a graph's nodes."""
         indent = "  " * depth
         for node in graph:
             kind = f"{node.domain or 'onnx'}::{node.op_type}"
@@ -77,7 +77,7 @@ class _Writer:
                 yield f"{indent}    -> ({_names(block.outputs)})"
 
     def _attributes(self, node: ir.Node) -> dict[str, str]:
-        """The attributes, and the operator's defaults for those that the node leaves out."""
+        """Format a node's attributes, and the operator's defaults for omitted ones."""
         shown = {name: _attribute(attr) for name, attr in node.attributes.items() if attr.type not in _BLOCKS}
         version = self._opsets.get(node.domain)
         if version is None or not onnx.defs.has(node.op_type, version, node.domain):
@@ -87,7 +87,7 @@ class _Writer:
         return {name: _attribute(ir.serde.deserialize_attribute(value)) for name, value in defaults.items()} | shown
 
     def _scope(self, node: ir.Node) -> str:
-        """``, scope: AlexNet/Sequential[features]/Conv2d[0]``."""
+        """Format a node's scope: ``, scope: AlexNet/Sequential[features]/Conv2d[0]``."""
         scope = node.metadata_props.get("onnxexp.scope", "")
         names = scope.split(".") if scope else []
         paths = [".".join(names[: count + 1]) for count in range(len(names))]
@@ -97,7 +97,7 @@ class _Writer:
 
 
 def _classes(original: Any) -> dict[str, str]:
-    """The name of each module's class, by path."""
+    """Name each module's class, by path."""
     if not isinstance(original, torch.nn.Module):
         return {}
     return {

@@ -24,7 +24,7 @@ _FROM = {"Where": 1, "Clip": 0}
 def align_dtypes(op: Builder, name: str, inputs: Sequence[Any]) -> list[Any]:
     """Cast the inputs of an operator that takes one dtype to their promoted dtype.
 
-    0-d tensors follow the dtype of the others.
+    0-d tensors take the dtype of the others, unless their dtype has a higher category. For Clip, the first input has the dtype.
     """
     start = 0 if name in _ALL else _FROM.get(name)
     if start is None:
@@ -41,9 +41,9 @@ def align_dtypes(op: Builder, name: str, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _promote(tensors: Sequence[Tensor]) -> torch.dtype:
-    """torch's type promotion.
+    """Promote the dtypes of the tensors as torch does.
 
-    A 0-d tensor counts only if its dtype is of a higher category.
+    A 0-d tensor counts only if its dtype is of a higher category than the others.
     """
     groups = [[each.dtype for each in tensors if (each.rank == 0) is scalar] for scalar in (False, True)]
     dimensioned, scalar = (functools.reduce(torch.promote_types, group) if group else None for group in groups)

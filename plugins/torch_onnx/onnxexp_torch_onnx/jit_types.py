@@ -19,9 +19,9 @@ A float is a double there, as in torch.onnx's graphs; the builder's constants ar
 
 
 def tensor_type(dtype: torch.dtype | None, sizes: Any) -> Any:
-    """The JIT type ``Float(*, 3)``.
+    """Build a JIT type, such as ``Float(*, 3)``.
 
-    `sizes` is None if the rank is unknown, and a symbolic size is ``*``.
+    `sizes` is None if the rank is unknown. A symbolic size becomes ``*``.
     """
     jit: Any = torch._C
     if dtype is None:
@@ -36,9 +36,9 @@ def _numbers(sizes: Any) -> list[int | None]:
 
 
 def jit_type(type_: TensorType | ScalarType) -> Any:
-    """The JIT type of a captured type.
+    """Convert a captured type to a JIT type.
 
-    A number is a 0-d tensor, as after torch.onnx's erasure of number types.
+    A number becomes a 0-d tensor, as in torch.onnx, which erases number types.
     """
     if isinstance(type_, ScalarType):
         return tensor_type(NUMBERS[type_.kind], ())
@@ -46,12 +46,12 @@ def jit_type(type_: TensorType | ScalarType) -> Any:
 
 
 def type_of_tensor(tensor: Tensor) -> Any:
-    """The JIT type of a builder's Tensor."""
+    """Convert the type of a builder's Tensor to a JIT type."""
     return jit_type(ScalarType(tensor.scalar) if tensor.scalar else TensorType(tensor.known_dtype, tensor.shape))
 
 
 def type_of(value: Any) -> TensorType:
-    """The dtype and sizes of a JIT value.
+    """Read the dtype and sizes of a JIT value.
 
     The sizes are None unless all of them are known.
     """
@@ -64,7 +64,7 @@ def type_of(value: Any) -> TensorType:
 
 
 def list_type(elements: list[Any]) -> Any:
-    """The JIT type of a list of these Python constants and Tensors."""
+    """Build the JIT type of a list of these Python constants and Tensors."""
     jit: Any = torch._C
     if any(isinstance(element, Tensor) and not element.scalar for element in elements):
         return jit.ListType(jit.TensorType.get())

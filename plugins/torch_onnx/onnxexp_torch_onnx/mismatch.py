@@ -1,7 +1,4 @@
-"""`find_mismatch`.
-
-Torch.onnx's view of `ONNXProgram.find_mismatch`, as a tree of halves.
-"""
+"""torch.onnx's view of `ONNXProgram.find_mismatch`, as a tree of halves."""
 
 from __future__ import annotations
 
@@ -57,7 +54,7 @@ class GraphInfo:
         return [expected for node in self.graph for expected, _, _ in node.values]
 
     def has_mismatch(self) -> bool:
-        """Whether a result differs."""
+        """Return whether a result differs."""
         return self.mismatch_error is not None
 
     def find_mismatch(self, options: Any = None) -> None:
@@ -67,25 +64,25 @@ class GraphInfo:
     def verify_export(self, options: Any = None) -> tuple[AssertionError | None, ir.Model | None, list[Any], list[Any]]:
         """Compare the operators of this range.
 
-        Returns the first operator's difference (None if there is none), the model, and the results of ONNX Runtime and of torch.
+        Returns the first operator's difference or None, the model, and the results of ONNX Runtime and of torch.
         """
         error = next(iter(_faults(self.graph, options).values()), None)
         return error, self.model, [actual for node in self.graph for _, _, actual in node.values], self.pt_outs
 
     def essential_node_count(self) -> int:
-        """The number of operators."""
+        """Count the operators."""
         return len(self.graph)
 
     def essential_node_kinds(self) -> set[str]:
-        """The kinds of operators."""
+        """Return the kinds of operators."""
         return {node.op for node in self.graph}
 
     def all_mismatch_leaf_graph_info(self) -> list[GraphInfo]:
-        """The smallest ranges with a mismatch."""
+        """List the smallest ranges with a mismatch."""
         return [each for each in self._walk() if each.has_mismatch() and each.upper_graph_info is None]
 
     def find_partition(self, id: str) -> GraphInfo | None:
-        """The range with an id, None if there is none."""
+        """Find the range with an id, or return None."""
         return next((each for each in self._walk() if each.id == id), None)
 
     def _walk(self) -> Iterator[GraphInfo]:
@@ -95,7 +92,7 @@ class GraphInfo:
                 yield from half._walk()
 
     def tree_text(self) -> str:
-        """The halves as a tree, those with a mismatch marked."""
+        """Format the halves as a tree, and mark those with a mismatch."""
         lines = []
         for each in self._walk():
             mark = "x" if each.has_mismatch() else "ok"
@@ -105,7 +102,10 @@ class GraphInfo:
         return "\n".join(lines)
 
     def mismatch_text(self, graph: bool = False) -> str:
-        """The differences by the smallest ranges; `graph` adds the operators around them."""
+        """Format the differences by the smallest ranges.
+
+        `graph` adds all operators of this range.
+        """
         if not self.has_mismatch():
             return "nothing differs"
         parts = []
@@ -129,7 +129,7 @@ class GraphInfo:
     def export_repro(self, repro_dir: str | None = None, name: str | None = None) -> str:
         """Write the first operator at fault as a script, else the model alone.
 
-        Returns the folder.
+        Returns the path of the folder.
         """
         folder = Path(repro_dir or Path.cwd()) / "onnxexp_repro" / (name or f"mismatch_{self.id or 'whole'}")
         folder.mkdir(parents=True, exist_ok=True)
@@ -161,8 +161,8 @@ def find_mismatch(
 ) -> GraphInfo:
     """Find the operators whose results differ between torch and ONNX Runtime.
 
-    An operator is at fault if torch computes another result from ONNX Runtime's inputs of it, so that each wrong operator is
-    found, not the first alone. `options` is a `VerificationOptions`; only its tolerances are used.
+    An operator is at fault if torch computes another result than ONNX Runtime from the inputs that ONNX Runtime has. Therefore,
+    every wrong operator is found, not only the first. `options` is a `VerificationOptions`; only its tolerances are used.
 
     Raises what `onnxexp.export` raises.
     """
@@ -191,16 +191,16 @@ def find_mismatch(
 
 
 def _split_arguments(input_args: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Positional and keyword arguments.
+    """Split the arguments into positional and keyword arguments.
 
-    A dict at the end of a tuple is the keyword arguments.
+    A dict at the end of a tuple contains the keyword arguments.
     """
     args = input_args if isinstance(input_args, tuple) else (input_args,)
     return (args[:-1], args[-1]) if args and isinstance(args[-1], dict) else (args, {})
 
 
 def _faults(nodes: Sequence[NodeReport], options: Any) -> dict[str, AssertionError]:
-    """The errors of the nodes at fault, by name."""
+    """Collect the errors of the nodes at fault, by name."""
     rtol, atol = (None, None) if options is None else (options.rtol, options.atol)
     faults = {}
     for node in nodes:

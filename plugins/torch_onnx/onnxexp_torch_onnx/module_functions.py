@@ -24,12 +24,12 @@ FIRST_OPSET = 15
 class ModuleFunctions:
     """A plugin that turns modules of the given classes into model-local functions.
 
-    True selects every module.
+    In place of classes, True selects every module.
 
-    The function's name is the class's, its domain the class's Python module. Modules with equal nodes share a function; their
-    weights are its inputs. Its attributes are the module's annotated variables, and ``inferred::`` ones: attributes of nodes
-    inside in which the modules differ. A module stays flat, with a warning, if other nodes between its own need it and are
-    needed by it.
+    The function's name is that of the class, and its domain is the class's Python module. Modules with equal nodes share a
+    function; their weights are its inputs. The function's attributes are the module's annotated variables, and ``inferred::``
+    ones: attributes of inner nodes in which the modules differ. A module stays flat, with a warning, if other nodes between its
+    own need it and are needed by it.
     """
 
     def __init__(self, model: Any, classes: bool | Collection[type[torch.nn.Module]]) -> None:
@@ -70,9 +70,9 @@ def check_opset(opset: int) -> None:
 
 
 def _submodules(model: Any) -> list[tuple[str, torch.nn.Module]]:
-    """The modules below the exported one, by path.
+    """List the modules below the exported one, by path.
 
-    A bound method's module has the path ``self``.
+    The module of a bound method has the path ``self``.
     """
     if isinstance(model, torch.nn.Module):
         return list(model.named_modules())[1:]
@@ -89,7 +89,10 @@ def _is_wanted(module: torch.nn.Module, classes: bool | Collection[type[torch.nn
 
 
 def _named(module: torch.nn.Module) -> tuple[str, str]:
-    """(domain, name) of a module's function: its class's Python module and name."""
+    """Return the domain and the name of a module's function.
+
+    The domain is the Python module of the class, and the name is that of the class.
+    """
     if not isinstance(module, ScriptModule):
         return _named_class(type(module))
     qualified = module._c._type().qualified_name().removeprefix("__torch__.")
@@ -101,9 +104,9 @@ def _named_class(kind: type[torch.nn.Module]) -> tuple[str, str]:
 
 
 def _annotated(module: torch.nn.Module) -> list[ir.Attr]:
-    """The annotated variables of a module's class as attributes.
+    """Convert the annotated variables of a module's class to attributes.
 
-    They are numbers, strings, and lists of those.
+    Only numbers, strings, and lists of those become attributes.
     """
     names = [name for kind in type(module).__mro__ if kind is not torch.nn.Module for name in inspect.get_annotations(kind)]
     inherited = inspect.get_annotations(torch.nn.Module)
@@ -122,7 +125,7 @@ def _attribute(name: str, value: Any) -> list[ir.Attr]:
 
 
 def _graphs(model: ir.Model) -> list[ir.Graph]:
-    """The main graph, then those of branches and loops outside functions."""
+    """List the main graph, then those of branches and loops outside functions."""
     found = {id(node.graph): node.graph for node in model.graph.all_nodes() if isinstance(node.graph, ir.Graph)}
     return list(found.values())
 
@@ -134,7 +137,7 @@ def _within(scope: str, path: str) -> bool:
 def _runs(graph: ir.Graph, nodes: list[ir.Node]) -> list[list[ir.Node]]:
     """Split the nodes into consecutive runs.
 
-    A module that is called several times has several.
+    A module that is called several times has several runs.
     """
     wanted = set(nodes)
     runs: defaultdict[int, list[ir.Node]] = defaultdict(list)

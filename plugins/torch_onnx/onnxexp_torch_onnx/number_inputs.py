@@ -1,6 +1,6 @@
 """Python numbers among the arguments as inputs of the graph.
 
-torch.onnx has them as inputs since torch 1.9, because torch's tracer passes an int or a float as a tensor.
+In torch.onnx, they are inputs since torch 1.9, because torch's tracer passes an int or a float as a tensor.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Example:
     numbers: list[int]
 
     def input_names(self, numbers: Collection[int]) -> list[str] | None:
-        """The names of the tensors and of these numbers."""
+        """List the names of the tensors and of these numbers."""
         return [name for leaf, name in self.names.items() if leaf in numbers or leaf not in self.numbers] or None
 
     def dynamic_shapes(self, numbers: Collection[int]) -> dict[str, Any] | None:
-        """The `dynamic_shapes` that make these numbers inputs."""
+        """Build the `dynamic_shapes` that make these numbers inputs."""
         if not numbers:
             return None
         marked = [torch.export.Dim.DYNAMIC if leaf in numbers else None for leaf in range(len(self.leaves))]
@@ -59,7 +59,10 @@ class Example:
 
 
 def read_example(model: Any, args: Any, kwargs: Mapping[str, Any] | None, names: Sequence[str], *, numbers: bool) -> Example:
-    """Read the arguments of `export`; without `numbers`, every number is a constant."""
+    """Read the arguments of `export`.
+
+    Without `numbers`, every number is a constant.
+    """
     positional = args if type(args) is tuple else (args,)
     named = dict(kwargs or {})
     if positional and type(positional[-1]) is dict:
@@ -80,9 +83,9 @@ def read_example(model: Any, args: Any, kwargs: Mapping[str, Any] | None, names:
 
 
 def export_with_number_inputs(example: Example, run: Export, capture: str) -> ONNXProgram:
-    """Export with each number as an input, but for those that the model fixes.
+    """Export with each number as an input, except for those that the model fixes.
 
-    These are constants, with a warning. Raises what `run` raises without numbers.
+    A number that the model fixes is a constant, with a warning. Raises what `run` raises without numbers.
     """
     if not example.numbers:
         return run(None, example.input_names(()), capture)
@@ -103,7 +106,7 @@ def export_with_number_inputs(example: Example, run: Export, capture: str) -> ON
 def take_floats_as_doubles(program: ONNXProgram, example: Example) -> None:
     """Make the inputs of Python floats float64, as torch's tracer does.
 
-    The graph computes with float32.
+    A Cast follows each of these inputs, since the graph computes with float32.
     """
     graph = program.model.graph
     names = {slot.name for slot in program.signature.inputs if type(example.leaves[slot.leaf]) is float}
@@ -117,7 +120,10 @@ def take_floats_as_doubles(program: ONNXProgram, example: Example) -> None:
 
 
 def _attempt(example: Example, run: Export, capture: str, numbers: Sequence[int], reasons: dict[int, str]) -> ONNXProgram | None:
-    """Export with these numbers as inputs; None, with the reasons, if that fails."""
+    """Export with these numbers as inputs, or return None if that fails.
+
+    `reasons` gets the reason for each number that cannot be an input.
+    """
     try:
         program = run(example.dynamic_shapes(numbers), example.input_names(numbers), capture)
     except (CaptureError, LoweringError) as error:

@@ -16,14 +16,14 @@ table = SymbolicTable("onnx_symbolic")
 def rotary_embedding(
     op: Builder, x: Tensor, cos: Tensor, sin: Tensor, position_ids: Any, interleaved: bool, num_heads: int, dim: int
 ) -> Any:
-    """``torch.onnx.ops.rotary_embedding`` as RotaryEmbedding."""
+    """Lower ``torch.onnx.ops.rotary_embedding`` to RotaryEmbedding."""
     sizes = {"num_heads": num_heads or None, "rotary_embedding_dim": dim}  # torch writes 0 for an omitted number of heads
     return op.RotaryEmbedding(x, cos, sin, position_ids, interleaved=int(interleaved), **sizes)
 
 
 @table("onnx::Attention", since=23)
 def attention(op: Builder, *args: Any) -> Any:
-    """``torch.onnx.ops.attention`` as Attention, with its four outputs."""
+    """Lower ``torch.onnx.ops.attention`` to Attention, with its four outputs."""
     names = ("is_causal", "kv_num_heads", "q_num_heads", "qk_matmul_output_mode", "scale", "softcap", "softmax_precision")
     attributes = dict(zip(names, args[6:], strict=True))
     for name in ("kv_num_heads", "q_num_heads"):
@@ -33,7 +33,7 @@ def attention(op: Builder, *args: Any) -> Any:
 
 @table("_symbolic", "_symbolic_multi_out")
 def symbolic(op: Builder, inputs: Sequence[Any], op_type: str, dtypes: Any, shape: Any, *rest: Any) -> Any:
-    """``torch.onnx.ops.symbolic`` and ``symbolic_multi_out`` as the named operator."""
+    """Lower ``torch.onnx.ops.symbolic`` or ``symbolic_multi_out`` to its operator."""
     *encoded, _metadata_keys, _metadata_values, domain, version = rest
     attributes = _attributes(*encoded)
     if version is not None and domain and op.custom_opsets.setdefault(domain, version) != version:
@@ -50,9 +50,9 @@ def _attributes(
     floats: Sequence[float],
     strings: Sequence[str],
 ) -> dict[str, Any]:
-    """Decode attributes.
+    """Decode the attributes of an operator.
 
-    Each has a kind and a range in the list of its element type.
+    Each attribute has a kind and a range in the list of its element type.
     """
     elements: dict[str, Sequence[Any]] = {"i": ints, "f": floats, "s": strings}
     decoded: dict[str, Any] = {}

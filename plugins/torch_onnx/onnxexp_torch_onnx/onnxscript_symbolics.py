@@ -14,7 +14,7 @@ __all__ = ["translations"]
 
 
 def translations(table: Mapping[Any, Callable[..., Any]]) -> SymbolicTable:
-    """A table of symbolics from onnxscript functions by operator.
+    """Build a table of symbolics from onnxscript functions by operator.
 
     A key is an overload, a packet (all overloads), or a name. Raises OptionError for other keys and other functions.
     """

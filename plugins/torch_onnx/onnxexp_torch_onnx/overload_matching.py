@@ -19,7 +19,7 @@ _NUMBERS = ("int", "float", "bool", "number")
 
 
 def overloads(full: str) -> list[torch.FunctionSchema]:
-    """The schemas of an operator: all overloads, or the one in the name.
+    """List the schemas of an operator: all overloads, or the one in the name.
 
     Overloads with an ``out`` argument are left out.
     """
@@ -27,11 +27,11 @@ def overloads(full: str) -> list[torch.FunctionSchema]:
 
 
 def match_overload(op: Builder, full: str, args: Sequence[Any]) -> tuple[torch.FunctionSchema, list[Any]]:
-    """The overload that takes these arguments, and the arguments as it takes them.
+    """Find the overload that takes these arguments, and convert them for it.
 
     Arguments are converted only where no overload takes them as they are.
 
-    Raises NoOverload where no overload takes them even so.
+    Raises NoOverload where no overload takes the converted arguments.
     """
     try:
         schema, matched = chosen(full, args), list(args)
@@ -54,9 +54,9 @@ def decode_arguments(schema: torch.FunctionSchema, args: Sequence[Any]) -> list[
 
 
 def _converted(op: Builder, type_: str, arg: Any) -> Any:
-    """A Tensor as the number or the list of numbers that the schema's type is.
+    """Convert a Tensor to a number or a list of numbers if the schema takes that.
 
-    Anything else as it is.
+    Anything else stays as it is.
     """
     inner = type_.removeprefix("Optional[").removesuffix("]") if type_.startswith("Optional[") else type_
     element = inner.removeprefix("List[").removesuffix("]")

@@ -1,6 +1,6 @@
 """Quantized inputs and outputs as torch.onnx has them.
 
-The integers, the scale and the zero point are an input or an output each.
+The integers, the scale and the zero point are separate inputs or outputs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["quantized_as_parts", "with_quantized_parts"]
 
 
 class Parts(NamedTuple):
-    """A quantized tensor as three tensors; scale and zero point are 0-d."""
+    """A quantized tensor as three tensors, where scale and zero point are 0-d."""
 
     integers: torch.Tensor
     scale: torch.Tensor
@@ -29,9 +29,9 @@ class Parts(NamedTuple):
 def with_quantized_parts(model: Any, capture: str, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
     """Return a model that takes parts of quantized tensors, and its arguments.
 
-    A scale is float64 and a zero point int64. `quantized_as_parts` lets the model join them again. Functions and modules of a
-    graph keep their form, which is the integers alone. A module of TorchScript, which has no hooks, becomes a part of one that
-    joins them itself.
+    The scale is float64, and the zero point is int64. `quantized_as_parts` lets the model join the parts again. Functions and
+    graph modules keep their form, the integers alone. A TorchScript module has no hooks: it becomes a part of a module that
+    joins the parts itself.
     """
     if capture != "script" and isinstance(model, ScriptModule) and _has_quantized(model, args, kwargs):
         model = _OfParts(model)
@@ -42,7 +42,7 @@ def with_quantized_parts(model: Any, capture: str, args: Any, kwargs: Any) -> tu
 
 @contextlib.contextmanager
 def quantized_as_parts(model: Any, capture: str) -> Iterator[None]:
-    """Let a module take and return the parts of quantized tensors."""
+    """Let a module take and return parts of quantized tensors inside the `with`."""
     handles: list[Any] = []
     if _takes_parts(model, capture) and not isinstance(model, _OfParts):
         handles.append(model.register_forward_pre_hook(_pre_hook, with_kwargs=True))
@@ -71,7 +71,7 @@ class _OfParts(torch.nn.Module):
 
 
 def _has_quantized(program: ScriptModule, args: Any, kwargs: Any) -> bool:
-    """Whether a program takes or returns a tensor that is quantized with one scale."""
+    """Return whether a program takes or returns tensors quantized with one scale."""
     if any(map(_is_quantized, pytree.tree_leaves((args, kwargs)))):
         return True
     if "quantize" not in str(getattr(program, "inlined_graph", "")):
@@ -85,7 +85,7 @@ def _has_quantized(program: ScriptModule, args: Any, kwargs: Any) -> bool:
 
 
 def _takes_parts(model: Any, capture: str) -> bool:
-    """Whether a model may get hooks; torch.jit.script would compile them."""
+    """Return whether a model may get hooks, which torch.jit.script would compile."""
     return (
         capture != "script" and isinstance(model, torch.nn.Module) and not isinstance(model, (ScriptModule, torch.fx.GraphModule))
     )
@@ -110,7 +110,7 @@ def _pre_hook(_module: Any, args: Any, kwargs: Any) -> Any:
 def _split(values: Any, scale: torch.dtype, zero_point: torch.dtype | None) -> Any:
     """Replace each tensor that is quantized with one scale by its parts.
 
-    Without `zero_point`, that has the dtype of the integers.
+    If `zero_point` is None, the zero point has the dtype of the integers.
     """
     leaves, structure = pytree.tree_flatten(values)
     if not any(map(_is_quantized, leaves)):

@@ -38,7 +38,7 @@ _NAME = re.compile(r"^(?P<namespace>[A-Za-z0-9_-]*)::(?P<name>[A-Za-z0-9_.-]+)$"
 
 
 class SymbolicRegistry:
-    """Symbolics by operator and first opset; safe to use from several threads."""
+    """Symbolics by operator and first opset, safe to use from several threads."""
 
     def __init__(self) -> None:
         self._symbolics: dict[tuple[str, int], Symbolic] = {}
@@ -50,7 +50,7 @@ class SymbolicRegistry:
             self._symbolics[operator, opset] = symbolic
 
     def remove(self, operator: str, opset: int) -> bool:
-        """Remove a symbolic. Returns False if there was none."""
+        """Remove a symbolic, and return whether it existed."""
         with self._lock:
             return self._symbolics.pop((operator, opset), None) is not None
 
@@ -60,12 +60,12 @@ class SymbolicRegistry:
             self._symbolics.clear()
 
     def serves(self, operator: str, opset: int) -> bool:
-        """Whether a symbolic is registered for an operator and this target opset."""
+        """Return whether a symbolic is registered for an operator and this target opset."""
         with self._lock:
             return any(name == operator and since <= opset for name, since in self._symbolics)
 
     def entries(self) -> list[tuple[str, Symbolic, int]]:
-        """The symbolics as (operator, symbolic, first opset), in order of registration."""
+        """List the symbolics as (operator, symbolic, first opset), in registration order."""
         with self._lock:
             return [(operator, symbolic, opset) for (operator, opset), symbolic in self._symbolics.items()]
 
@@ -77,7 +77,7 @@ _REGISTRY = SymbolicRegistry()
 def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Symbolic, opset_version: int) -> None:
     """Lower a torch operator with ``symbolic_fn(g, *args)`` from an opset on.
 
-    It serves all later exports of the process through `onnxexp_torch_onnx`.
+    The symbolic serves all later exports of the process through `onnxexp_torch_onnx`.
 
     Args:
         symbolic_name: ``namespace::name``. ``prim::PythonOp`` stands for every torch.autograd.Function without a symbolic of its
@@ -94,13 +94,13 @@ def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Symbolic, opset
 
 
 def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> None:
-    """Remove the symbolic of an operator from an opset on; warn if there is none."""
+    """Remove the symbolic of an operator from an opset on, or warn if it is missing."""
     if not _REGISTRY.remove(_full_name(symbolic_name), int(opset_version)):
         warn(f"no symbolic is registered for {symbolic_name} from opset {opset_version} on")
 
 
 def is_registered(operator: str, opset: int) -> bool:
-    """Whether a symbolic is registered here for an operator and this target opset."""
+    """Return whether a symbolic is registered for an operator and this target opset."""
     return _REGISTRY.serves(operator, opset)
 
 
@@ -137,9 +137,10 @@ class RegisteredSymbolics:
 
 
 def registered(*, torch: bool = False) -> RegisteredSymbolics:
-    """The current registrations; `torch` adds those of torch.onnx itself.
+    """Return the current registrations.
 
-    A function that was assigned in ``symbolic_opset9`` counts as registered for the operator of its name from opset 9 on.
+    `torch` adds the registrations of torch.onnx itself. A function that was assigned in ``symbolic_opset9`` counts as registered
+    for the operator of its name from opset 9 on.
     """
     entries = _REGISTRY.entries()
     own = {(name, opset) for name, _, opset in entries}
@@ -157,9 +158,9 @@ def registered(*, torch: bool = False) -> RegisteredSymbolics:
 
 
 def _exists(name: str) -> bool:
-    """Whether torch has the operator.
+    """Return whether torch has the operator.
 
-    A Function is known only once it is called, so that its name always passes.
+    Names of Functions always pass, since a Function is known only once it is called.
     """
     return name.startswith(("prim::", "autograd::")) or bool(schemas(name.partition(".")[0]))
 
@@ -167,8 +168,8 @@ def _exists(name: str) -> bool:
 def as_symbolic(function: Symbolic) -> Callable[..., Sequence[Any]]:
     """Wrap a symbolic written for torch.onnx as one of onnxexp's.
 
-    If it looks up its own operator (``symbolic_opset9.relu`` in a symbolic for ``aten::relu``), the look-up finds the symbolic
-    that it replaced.
+    If the symbolic looks up its own operator (``symbolic_opset9.relu`` in a symbolic for ``aten::relu``), the look-up finds the
+    symbolic that it replaced.
     """
 
     def symbolic(op: Builder, *args: Any) -> Sequence[Any]:

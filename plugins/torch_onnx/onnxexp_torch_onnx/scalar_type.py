@@ -15,7 +15,7 @@ __all__ = ["JitScalarType"]
 
 
 class JitScalarType(enum.IntEnum):
-    """A scalar type; its value is torch.onnx's number for it.
+    """A scalar type, whose value is torch.onnx's number for it.
 
     ``JitScalarType.from_value(x).onnx_type()`` is the element type for ``g.op("Cast", ..., to_i=...)``.
     """
@@ -44,16 +44,19 @@ class JitScalarType(enum.IntEnum):
 
     @classmethod
     def from_dtype(cls, dtype: torch.dtype | None) -> JitScalarType:
-        """The scalar type of a torch dtype. Raises OnnxExporterError if there is none."""
+        """Find the scalar type of a torch dtype.
+
+        Raises OnnxExporterError if the dtype has no scalar type.
+        """
         if dtype not in _BY_DTYPE:
             raise OnnxExporterError(f"there is no scalar type for {dtype}")
         return _BY_DTYPE[dtype]
 
     @classmethod
     def from_onnx_type(cls, onnx_type: Any) -> JitScalarType:
-        """The scalar type of an ONNX element type.
+        """Find the scalar type of an ONNX element type.
 
-        Raises OnnxExporterError if there is none.
+        Raises OnnxExporterError if the element type has no scalar type.
         """
         number = None if onnx_type is None else int(onnx_type)
         if number not in _BY_ONNX:
@@ -62,9 +65,9 @@ class JitScalarType(enum.IntEnum):
 
     @classmethod
     def from_name(cls, name: str | None) -> JitScalarType:
-        """The scalar type of a name in the JIT (Float) or C++ (float, int64_t).
+        """Find the scalar type with a name in the JIT (Float) or C++ (float, int64_t).
 
-        Raises OnnxExporterError if there is none.
+        Raises OnnxExporterError if no scalar type has the name.
         """
         for each, (jit_name, cpp_name, _) in _FACTS.items():
             if name in (jit_name, cpp_name):
@@ -75,9 +78,9 @@ class JitScalarType(enum.IntEnum):
 
     @classmethod
     def from_value(cls, value: Any, default: JitScalarType | None = None) -> JitScalarType:
-        """The scalar type of a tensor or of a value of a graph; `default` if it has none.
+        """Find the scalar type of a tensor or of a value of a graph.
 
-        Raises OnnxExporterError if there is no default either.
+        Returns `default` for a value without a scalar type. Raises OnnxExporterError if `default` is None.
         """
         if isinstance(value, torch.Tensor):
             return cls.from_dtype(value.dtype)
@@ -98,29 +101,32 @@ class JitScalarType(enum.IntEnum):
         raise OnnxExporterError(f"{value!r} is neither a value of a graph nor a tensor, and no default is given")
 
     def scalar_name(self) -> str:
-        """The JIT's name: ``Float``."""
+        """Return the name in the JIT, such as ``Float``."""
         return _FACTS[self][0]
 
     def torch_name(self) -> str:
-        """The C++ name: ``int64_t``."""
+        """Return the name in C++, such as ``int64_t``."""
         return _FACTS[self][1]
 
     def dtype(self) -> torch.dtype:
-        """The torch dtype. Raises OnnxExporterError for UNDEFINED."""
+        """Return the torch dtype.
+
+        Raises OnnxExporterError for UNDEFINED.
+        """
         found = _FACTS[self][2]
         if found is None:
             raise OnnxExporterError("the scalar type is undefined")
         return found
 
     def onnx_type(self) -> TensorProtoDataType:
-        """The ONNX element type; for a quantized type, the type of its storage."""
+        """Return the ONNX element type, for a quantized type that of its storage."""
         dtype = _STORED.get(self) or _FACTS[self][2]
         if dtype is None or self is JitScalarType.COMPLEX32:
             return TensorProtoDataType.UNDEFINED
         return TensorProtoDataType(int(to_onnx(dtype)))
 
     def onnx_compatible(self) -> bool:
-        """Whether ONNX has this type."""
+        """Return whether ONNX has this type."""
         return self.onnx_type() is not TensorProtoDataType.UNDEFINED
 
 

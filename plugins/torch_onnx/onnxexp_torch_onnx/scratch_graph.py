@@ -39,7 +39,7 @@ class ScratchGraph:
         self._values: dict[Tensor, Any] = {}
 
     def tensor(self, tensor: Tensor) -> Any:
-        """A Tensor as an input of the graph, or as a constant if its contents are known.
+        """Add a Tensor as an input, or as a constant if its contents are known.
 
         A parameter keeps its name.
         """
@@ -48,7 +48,7 @@ class ScratchGraph:
         return self._values[tensor]
 
     def env(self, source: Any, inputs: Sequence[Any]) -> dict[Any, Any]:
-        """The values of this graph by the inputs of the node from `jit_node`."""
+        """Map the inputs of the node from `jit_node` to the values of this graph."""
         pairs = zip(source.inputs(), inputs, strict=True)
         return {value: self._values[tensor] for value, tensor in pairs if isinstance(tensor, Tensor) and tensor in self._values}
 
@@ -64,7 +64,7 @@ class ScratchGraph:
         return value
 
     def value(self, arg: Any) -> Any:
-        """An argument of a torch operator as torch.onnx passes it to a symbolic.
+        """Convert an argument of a torch operator as torch.onnx does for a symbolic.
 
         Numbers are 0-d constants, lists of numbers 1-D constants, other lists ``prim::ListConstruct``, and None is
         ``prim::Constant``. Dtypes, layouts and memory formats are torch's integers for them.
@@ -90,13 +90,13 @@ class ScratchGraph:
             raise ValueError(f"{arg!r} cannot be an input of an operator") from None
 
     def nested_value(self, arg: Any) -> Any:
-        """An argument of a Function: tensors as values, everything else as it is."""
+        """Convert the tensors in an argument of a Function to values."""
         return pytree.tree_map_only((Tensor, torch.Tensor), self.value, arg)
 
     def results(self, returned: Sequence[Any]) -> list[Any]:
-        """The builder's results for what the symbolic returned.
+        """Convert the symbolic's results to the builder's results.
 
-        torch's dtype of an output wins over `setType`.
+        torch's dtype of an output has priority over `setType`.
         """
         self.emitter.run(self.graph.nodes())
         typed = [isinstance(each.type, ScalarType) or each.type.dtype is not None for each in self.op.node.outputs]
@@ -108,7 +108,7 @@ class ScratchGraph:
         return self.emitter.result(returned) if typed else self.emitter.look_up(returned)
 
     def owns(self, value: Any) -> bool:
-        """Whether this is a value of this graph."""
+        """Return whether this is a value of this graph."""
         try:
             self.graph.create("prim::ListConstruct", [value], 0)  # torch checks a node's inputs; the node is not inserted
         except RuntimeError as error:
@@ -132,9 +132,9 @@ class ScratchGraph:
         return node.output()
 
     def _list(self, elements: list[Any]) -> Any:
-        """A list of known numbers is one constant.
+        """Convert a list of known numbers to one constant.
 
-        Any other list is ``prim::ListConstruct``.
+        Any other list becomes ``prim::ListConstruct``.
         """
         if all(type(each) in NUMBERS for each in elements):
             floating = any(type(each) is float for each in elements)
@@ -150,9 +150,9 @@ class ScratchGraph:
 
 
 def jit_node(node: Node) -> tuple[Any, Any]:
-    """The captured node as a JIT node in a graph of its own: (graph, node).
+    """Convert the captured node to a JIT node in a graph of its own.
 
-    Its inputs and outputs are typed.
+    Returns (graph, node). The node's inputs and outputs are typed.
     """
     graph: Any = torch._C.Graph()
     inputs = []

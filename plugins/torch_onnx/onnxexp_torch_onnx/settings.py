@@ -34,7 +34,7 @@ class Settings:
     running: frozenset[tuple[Any, str]] = frozenset()
 
     def python_op(self, opset: int) -> Callable[..., Any] | None:
-        """The symbolic for ``prim::PythonOp`` at an opset, None if there is none."""
+        """Find the symbolic for ``prim::PythonOp`` at an opset, or return None."""
         serving = [since for since in self.python_ops if since <= opset]
         return self.python_ops[max(serving)] if serving else None
 
@@ -43,16 +43,16 @@ _CURRENT: contextvars.ContextVar[Settings] = contextvars.ContextVar("onnxexp_tor
 
 
 def current() -> Settings:
-    """The settings of the export in this thread.
+    """Return the settings of the export in this thread.
 
-    The defaults if it was not started through torch.onnx's names.
+    The settings are the defaults if the export was not started through torch.onnx's names.
     """
     return _CURRENT.get()
 
 
 @contextlib.contextmanager
 def settings(**changes: Any) -> Iterator[Settings]:
-    """Change the settings that `current` returns, until the end of the block."""
+    """Change the settings that `current` returns inside the `with`."""
     made = dataclasses.replace(_CURRENT.get(), **changes)
     token = _CURRENT.set(made)
     try:

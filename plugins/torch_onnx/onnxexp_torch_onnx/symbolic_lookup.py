@@ -1,7 +1,7 @@
 """torch.onnx's symbolics by name, looked up in the running export.
 
-They are the contents of ``symbolic_opset7`` … ``symbolic_opset20``, beside the names of ``symbolic_helper``, which older
-editions have there too.
+They are the contents of ``symbolic_opset7`` … ``symbolic_opset20``. The names of ``symbolic_helper`` are there too, as in older
+editions of torch.onnx.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _RENAMED = OPERATORS | {
 
 @functools.lru_cache(maxsize=None)
 def symbolic(name: str) -> Callable[..., Any]:
-    """torch.onnx's symbolic of this name.
+    """Return torch.onnx's symbolic of this name.
 
     Raises AttributeError if torch has no such operator.
     """

@@ -1,6 +1,6 @@
 """The modules ``symbolic_opset7`` … ``symbolic_opset20``, made in one loop.
 
-``symbolic`` is the one module of torch 1.0.
+The module ``symbolic`` is the only one in torch 1.0.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ OPSET_MODULES = _opset_modules("onnxexp_torch_onnx")
 
 
 def assigned_symbolics() -> list[tuple[str, Callable[..., Any], int]]:
-    """The functions that users assigned in the modules: ``symbolic_opset9.elu = f``.
+    """List the functions that users assigned, as in ``symbolic_opset9.elu = f``.
 
-    Returns (operator, function, first opset) for each. A public name that no torch operator has is a warning.
+    Each entry is (operator, function, first opset). A public name that no torch operator has causes a warning.
     """
     found = []
     for module, opset in _FIRST_OPSETS.items():

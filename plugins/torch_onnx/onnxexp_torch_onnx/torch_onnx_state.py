@@ -26,7 +26,7 @@ def _loaded(name: str) -> Any:
 
 @contextlib.contextmanager
 def torch_opset(opset: int) -> Iterator[None]:
-    """Set the target opset for torch.onnx's helpers if they are imported."""
+    """Set the opset of torch.onnx's helpers, if imported, inside the `with`."""
     module = _loaded("_globals")
     if module is None:
         yield
@@ -42,7 +42,7 @@ def torch_opset(opset: int) -> Iterator[None]:
 
 
 def from_torch() -> list[tuple[str, Callable[..., Any], int]]:
-    """torch.onnx's own registrations, as (name, symbolic, first opset)."""
+    """List torch.onnx's own registrations as (name, symbolic, first opset)."""
     registration = _loaded("registration")
     if registration is None:
         for home in _HOMES:
@@ -60,7 +60,7 @@ def from_torch() -> list[tuple[str, Callable[..., Any], int]]:
 
 
 def is_registered_with_torch(operator: str, opset: int) -> bool:
-    """Whether torch.onnx has a registered symbolic for an operator and this opset."""
+    """Return whether torch.onnx has a symbolic registered for an operator and opset."""
     registration = _loaded("registration")
     group = None if registration is None else registration.registry.get_function_group(operator)
     return group is not None and any(since <= opset for since in group._functions._overrides)

@@ -18,7 +18,7 @@ __all__ = ["torch_op"]
 def torch_op(g: GraphContext, name: str, *args: Any, _outputs: int | None = None, **kwargs: Any) -> Any:
     """Call a torch operator (``relu``, ``max.dim``) inside a symbolic.
 
-    The running export lowers it.
+    The running export lowers the operator.
 
     Returns a value, or a tuple of values. For an operator that returns a list, the result is one value for `_unpack_list`, or
     the elements if `_outputs` is their number. Raises LoweringError if torch has no such operator or no plugin lowers it.
@@ -44,7 +44,7 @@ def torch_op(g: GraphContext, name: str, *args: Any, _outputs: int | None = None
 
 
 def _in_order(schemas: Sequence[torch.FunctionSchema], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """The arguments by position, without None at the end."""
+    """List the arguments by position, without None at the end."""
     positional = list(args)
     if kwargs:
         by_name = next((each for each in schemas if set(kwargs) <= {argument.name for argument in each.arguments}), None)

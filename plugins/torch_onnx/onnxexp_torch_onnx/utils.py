@@ -43,9 +43,9 @@ __all__ = [
 def unconvertible_ops(
     model: Any, args: Any, training: Any = None, opset_version: int | None = None, **options: Any
 ) -> tuple[Graph, list[str]]:
-    """The captured graph, and the operators that cannot be lowered at the opset.
+    """Return the captured graph, and the operators that cannot be lowered.
 
-    The list has one entry for each node, without overloads.
+    The list has one entry for each node that cannot be lowered at the opset, without the overload.
 
     `options` are those of `onnxexp.export`.
     """
@@ -92,16 +92,16 @@ def _add_output_to_block(block: Any, value: Any) -> int:
 
 
 def _newNode(g: GraphContext, opname: str, outputs: int, *args: Any, **kwargs: Any) -> Any:
-    """A node of a symbolic's graph."""
+    """Make a node of a symbolic's graph."""
     made = g.op(opname, *args, outputs=outputs, **kwargs)
     return (made[0] if isinstance(made, tuple) else made).node()
 
 
 def is_onnxrt_backend_supported() -> bool:
-    """Whether this torch has the backend ``onnxrt`` for `torch.compile`."""
+    """Return whether this torch has the backend ``onnxrt`` for `torch.compile`."""
     return "onnxrt" in torch._dynamo.list_backends()
 
 
 def model_signature(model: Any) -> Any:
-    """The parameters of the model's forward."""
+    """Return the signature of the model's forward."""
     return inspect.signature(model.forward if isinstance(model, torch.nn.Module) else model)

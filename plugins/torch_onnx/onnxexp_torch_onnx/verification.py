@@ -100,7 +100,7 @@ def verify(
 
 
 def _reference(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """The results of onnx's reference evaluator."""
+    """Compute the results of onnx's reference evaluator."""
     from onnx.reference import ReferenceEvaluator
 
     leaves = program.signature.flatten(args, kwargs)
@@ -126,7 +126,7 @@ def _check(expected: list[Any], actual: list[Any], options: VerificationOptions)
 
 
 def _acceptable(one: Any, other: Any, options: VerificationOptions) -> bool:
-    """Whether the share of elements that differ is within the limit."""
+    """Return whether the share of elements that differ is within the limit."""
     if options.acceptable_error_percentage is None or not isinstance(one, torch.Tensor) or one.shape != other.shape:
         return False
     off = ~torch.isclose(one, other, rtol=options.rtol, atol=options.atol, equal_nan=True)

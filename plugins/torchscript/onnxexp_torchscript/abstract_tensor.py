@@ -1,6 +1,6 @@
 """Abstract tensors: the dtype and the symbolic sizes of a tensor, without torch.
 
-A fake tensor of torch has the same facts. One is made only where a kernel of torch runs.
+A fake tensor of torch has the same facts. A fake tensor is made only where a kernel of torch runs.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class AbstractTensor:
         self._fake = fake
 
     def forget_fake(self) -> None:
-        """Let `fake` make a new one.
+        """Drop the fake tensor, so that `fake` makes a new one.
 
-        torch keeps the number of elements of a fake, also after its symbols are restored.
+        A fake tensor of torch keeps its number of elements even after its symbols are restored.
         """
         self._fake = None
 
     def dim(self) -> int:
-        """The rank."""
+        """Return the rank."""
         return len(self.shape)
 
     def new_empty(self, sizes: Sequence[Any], *, dtype: torch.dtype | None = None) -> AbstractTensor:
@@ -83,12 +83,12 @@ def from_fake(result: Any) -> Any:
 
 
 def expr_of(size: Any) -> Any:
-    """Return the sympy expression of a symbolic number; a known number as it is."""
+    """Return a symbolic number's sympy expression, or a known number as it is."""
     return size.node.expr if isinstance(size, NUMBERS) else size
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two sizes are equal for all inputs."""
+    """Return whether two sizes are equal for all inputs."""
     return bool(expr_of(one) == expr_of(other))
 
 
@@ -102,7 +102,7 @@ def key_of(name: str, fakes: Any) -> Any:
 
 
 def symbols_of(fakes: Any, *, tensors: bool = False) -> set[Any]:
-    """Collect the symbols in fakes; with `tensors`, only those in sizes of tensors."""
+    """Collect the symbols in fakes or, with `tensors`, only in sizes of tensors."""
     if isinstance(fakes, (list, tuple)):
         return {symbol for fake in fakes for symbol in symbols_of(fake, tensors=tensors)}
     if tensors and not isinstance(fakes, AbstractTensor):
@@ -127,7 +127,7 @@ def kind_of(number: Any) -> type:
 
 
 def harmless(guard: Any) -> bool:
-    """Whether a guard only equates sizes and numbers, or bounds a size by 2.
+    """Return whether a guard only equates sizes and numbers, or bounds a size by 2.
 
     A guard on a computed size (``(n + 3)//4 == 2``) may hold for the example only.
     """
@@ -143,7 +143,7 @@ def harmless(guard: Any) -> bool:
 
 
 def static_truth(condition: Any) -> bool | None:
-    """Return a condition's value if it is the same for all sizes; else None."""
+    """Return a condition's value if it is the same for all sizes, else None."""
     if isinstance(condition, bool):
         return condition
     expr = condition.node.expr
@@ -155,18 +155,18 @@ def static_truth(condition: Any) -> bool | None:
 
 
 def has_unknown(fakes: Sequence[Any]) -> bool:
-    """Whether the type of a fake, or of one in a list, is unknown."""
+    """Return whether the type of a fake, or of one in a list, is unknown."""
     return any(fake is UNKNOWN or (isinstance(fake, list) and has_unknown(fake)) for fake in fakes)
 
 
 def is_unbacked(size: Any) -> bool:
-    """Whether a size is a single unbacked symbol."""
+    """Return whether a size is a single unbacked symbol."""
     expr = size.node.expr if isinstance(size, torch.SymInt) else None
     return isinstance(expr, sympy.Symbol) and free_unbacked_symbols(expr) != set()
 
 
 def is_long(size: Any) -> bool:
-    """Whether a size is a rounded quotient or the like of input sizes."""
+    """Return whether a size is a rounded quotient or the like of input sizes."""
     if not isinstance(size, torch.SymInt):
         return False
     expr = size.node.expr
@@ -174,7 +174,7 @@ def is_long(size: Any) -> bool:
 
 
 def repeatable(result: Any, fakes: list[Any]) -> bool:
-    """Whether all sizes of a result follow from the arguments."""
+    """Return whether all sizes of a result follow from the arguments."""
     results = result if isinstance(result, (list, tuple)) else [result]
     return all(isinstance(one, AbstractTensor) for one in results) and not free_unbacked_symbols(
         list(symbols_of(results) - symbols_of(fakes))

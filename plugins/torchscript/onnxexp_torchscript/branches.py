@@ -60,7 +60,8 @@ class _Way:
 def with_optionals(interpreter: Interpreter, schema: str, args: list[Any], call: Callable[[list[Any]], Any]) -> Any:
     """Call an operator with arguments that may be None.
 
-    Where its schema takes None, a `prim::If` has a call with None and one without. A list or dict keeps the optional value.
+    Where its schema takes None, a `prim::If` has a call with None and one without. An operator on lists or dicts gets the
+    optional value itself.
     """
     declared = [argument.type for argument in torch._C.parse_schema(schema).arguments]
     args = [_settled(interpreter, *pair) if isinstance(pair[0], Maybe) else pair[0] for pair in zip(args, declared, strict=True)]
@@ -79,7 +80,7 @@ def with_optionals(interpreter: Interpreter, schema: str, args: list[Any], call:
 
 
 def _settled(interpreter: Interpreter, arg: Maybe, declared: Any) -> Any:
-    """Return None or the value, where this branch or the parameter decides it."""
+    """Return None or the value where this branch or the parameter decides it."""
     if declared.kind() not in ("OptionalType", "VarType"):
         return arg.value
     if isinstance(arg.absent, Value):
@@ -89,7 +90,7 @@ def _settled(interpreter: Interpreter, arg: Maybe, declared: Any) -> Any:
 
 
 def _way(interpreter: Interpreter, convert: Callable[[], list[Any]], condition: Any, taken: bool) -> _Way | None:
-    """Convert a branch; None if it only raises."""
+    """Convert a branch; return None if it only raises."""
     graph = Graph()
     with interpreter.journal.stretch() as entries:
         try:
@@ -260,7 +261,7 @@ def _say(thing: Any) -> str:
 
 
 def joined(interpreter: Interpreter, one: Value, other: Value, what: str) -> Any:
-    """Create a fake that covers two tensors; a type of unknown rank if ranks differ.
+    """Create a fake that covers two tensors, or a type without a rank if ranks differ.
 
     Raises CaptureError if their dtypes differ.
     """
@@ -283,7 +284,7 @@ def kind_of(number: Any) -> type:
 def fake_of_unread(interpreter: Interpreter, like: Any) -> AbstractTensor | None:
     """Return the fake of a tensor, for a variable whose placeholder is not read.
 
-    None where a size is known only inside of a branch or a loop.
+    Returns None where a size is known only inside of a branch or a loop.
     """
     fake = interpreter.sizes.of(like) if isinstance(like, Value) else None
     if not isinstance(fake, AbstractTensor) or any(free_unbacked_symbols(expr_of(size)) for size in fake.shape):

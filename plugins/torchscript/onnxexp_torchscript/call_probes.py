@@ -1,4 +1,4 @@
-"""Probes: calls run at several sizes, where torch decides by the example's.
+"""Probes: calls run at several sizes, where torch decides by the example's sizes.
 
 Examples are ``x[:3]`` and broadcasting.
 """
@@ -52,7 +52,7 @@ class SizeProbe:
         self._long_of = long_of
 
     def agrees(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any], result: Any) -> bool:
-        """Whether sizes inferred from the example agree with runs at other sizes."""
+        """Return whether sizes inferred from the example agree with runs at other sizes."""
         for at in self._trials([*fakes, result], _distinct):
             outcome = self._tried(op, name, fakes, args, at)
             if outcome is not UNKNOWN and not _same_at(result, outcome, at):
@@ -178,17 +178,17 @@ def _same_at(result: Any, outcome: Any, at: dict[Any, int]) -> bool:
 
 
 def _distinct(loose: bool, first: int, own: int) -> int:
-    """The value of a symbol in a trial: its own."""
+    """Return the value of a symbol in a trial: its own."""
     return own
 
 
 def _tied(loose: bool, first: int, own: int) -> int:
-    """The value of a symbol in a trial: the first symbol's for each unbacked one."""
+    """Return the value of a symbol in a trial: the first symbol's if it is unbacked."""
     return first if loose else own
 
 
 def _ones(loose: bool, first: int, own: int) -> int:
-    """The value of a symbol in a trial: 1 for each unbacked one."""
+    """Return the value of a symbol in a trial: 1 if it is unbacked."""
     return 1 if loose else own
 
 

@@ -40,13 +40,13 @@ def broadcast_writes(graph: Any) -> None:
 
 
 def _has_constant_sizes(view: Any) -> bool:
-    """Whether the sizes of a view are those that the tracer took from the example."""
+    """Return whether a view has the sizes that the tracer took from the example."""
     sizes = [size.toIValue() for size in inputs(view.inputsAt(1).node())]
     return all(size is not None and size >= 0 for size in sizes)
 
 
 def _indexed_rank(node: Any) -> int:
-    """Return the rank of what an assignment at indices writes to."""
+    """Return the rank of the elements that an assignment at indices writes."""
     written, indices = inputs(node)[:2]
     rank, found = len(_sizes(written)), 0
     for index in inputs(indices.node()):
@@ -80,7 +80,7 @@ def _drop_unused(nodes: list[Any]) -> None:
 
 
 def strips_ones(node: Any) -> bool:
-    """Whether a view only drops axes of size 1 in front."""
+    """Return whether a view only drops axes of size 1 in front."""
     if node.kind() != "aten::view":
         return False
     before, after = node.inputsAt(0).type().sizes(), node.output().type().sizes()
@@ -121,7 +121,7 @@ def _fit(graph: Any, node: Any) -> None:
 
 
 def _takes(schema: Any, given: list[str]) -> bool:
-    """Whether an overload accepts inputs of these kinds; numbers may be wrapped."""
+    """Return whether an overload accepts inputs of these kinds, even if wrapped."""
     for argument, kind in zip(schema.arguments, given, strict=False):
         wanted = _kind(argument)
         missing = kind == "NoneType" and argument.type.kind() == "OptionalType"

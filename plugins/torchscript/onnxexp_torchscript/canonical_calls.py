@@ -64,7 +64,7 @@ def _to_device(interpreter: Interpreter, name: str, args: list[Any]) -> Rewritte
 def _view(interpreter: Interpreter, name: str, args: list[Any]) -> Rewritten:
     """Keep the axes of an assigned value that are 1 long in the example only.
 
-    torch drops them before the assignment ``x[mask] = y[mask]``, which broadcasts them. Any other view is the user's own.
+    torch drops these axes before the assignment ``x[mask] = y[mask]``, which broadcasts them. Any other view is the user's own.
     """
     tensor, sizes = args
     uses = interpreter.node.output().uses() if strips_ones(interpreter.node) else ()

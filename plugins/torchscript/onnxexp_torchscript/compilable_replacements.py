@@ -1,6 +1,6 @@
 """Let torch.jit.script compile functions while a model is traced.
 
-torchvision compiles the loops over its boxes so.
+torchvision compiles the loops over its boxes in this way.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ Replacement = tuple[Any, str, Any]
 
 @contextlib.contextmanager
 def compilable(replacements: Iterable[Replacement]) -> Iterator[list[Replacement]]:
-    """Give the compiler the operators of replaced functions.
+    """Give the compiler the operators of replaced functions inside the `with`.
 
-    TorchScript knows `torch.tensor` or `math.ceil` by the identity of the function.
+    TorchScript identifies `torch.tensor` or `math.ceil` by the function object.
     """
     listed = list(replacements)
     table: dict[int, str] = torch.jit._builtins._get_builtin_table()  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Compare what torch.jit.script compiles with the model, at the example.
+"""Compare a program compiled by torch.jit.script with the model, at the example.
 
 The compiler removes writes that it takes for dead code: by torch's schemas, ``torch.atleast_3d(x)`` and ``x.type_as(y)`` return
 new tensors, and a write into the result leaves `x` as it was. In eager PyTorch the two are one tensor.
@@ -54,7 +54,7 @@ def check_compiled(scripted: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 
 
 def _differ(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors of one dtype differ by more than rounding."""
+    """Return whether two tensors of one dtype differ by more than rounding."""
     if one.dtype != other.dtype or one.is_quantized or one.layout is not torch.strided:
         return False  # the conversion refuses another dtype, with both
     if one.is_meta or isinstance(one, FakeTensor):

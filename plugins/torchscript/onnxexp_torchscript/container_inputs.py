@@ -1,6 +1,6 @@
 """Parameters of a script that take a list of any length, or a tensor or None.
 
-They are inputs of ONNX's types Sequence and Optional.
+Such parameters are inputs of ONNX's types Sequence and Optional.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ContainerInputs:
         self._optional: dict[Value, None] = {}
 
     def list_input(self, leaf: TensorList, index: int, spec: DynamicSpec) -> Value:
-        """Create the input for a list. Raises OptionError where it is no ONNX sequence."""
+        """Create the input for a list; raise OptionError where it is no ONNX sequence."""
         name = spec.leaves[index].name
         _check(name, leaf)
         dynamic = {axis for axis, wanted in spec.axes[index].items() if wanted.required}

@@ -16,9 +16,9 @@ __all__ = ["stride"]
 
 
 def stride(interpreter: Interpreter, tensor: Any, dim: Any = None) -> Any:
-    """Return the strides of a tensor that every call of the file has contiguous.
+    """Return the strides of a tensor that is contiguous in every call of the file.
 
-    Inputs are: ONNX has no strides.
+    Inputs are contiguous, since ONNX has no strides.
     """
     if tensor not in interpreter.root.inputs and not _is_made_contiguous(interpreter, tensor):
         raise interpreter.refuse("the program reads a stride, and ONNX has none", "compute it from sizes")
@@ -33,7 +33,7 @@ def stride(interpreter: Interpreter, tensor: Any, dim: Any = None) -> Any:
 
 
 def _is_made_contiguous(interpreter: Interpreter, tensor: Any) -> bool:
-    """Whether a tensor is the result of contiguous() or of a contiguous clone()."""
+    """Return whether a tensor comes from contiguous() or a contiguous clone()."""
     nodes = interpreter.graph.nodes
     asked = [node.args[-1] for node in nodes if tensor in node.outputs and node.op in ("aten::clone", "aten::contiguous")]
     written = any(restrides(node.op) and tensor is node.args[0] for node in nodes)

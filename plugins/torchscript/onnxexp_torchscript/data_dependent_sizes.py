@@ -34,7 +34,7 @@ class UnbackedSizes:
         self._observed: dict[Any, int] = {}
 
     def result(self, name: str, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
-        """Infer the result of a data-dependent call; None for any other call."""
+        """Infer the result of a data-dependent call; return None for any other call."""
         special = _COUNTED.get(name)
         if special is None or not isinstance(fakes[0], AbstractTensor):
             return None
@@ -94,9 +94,9 @@ class UnbackedSizes:
         return any(one is not None and other.is_number and one != other for one, other in pairs)
 
     def untied(self, result: Any, before: dict[str, Any]) -> Any:
-        """Undo that torch took an unbacked size for another one.
+        """Undo torch's assumption that an unbacked size equals another one.
 
-        It may be 1, and broadcast. `before` is a snapshot of the ShapeEnv. The result gets new symbols for these sizes.
+        The size may be 1, and broadcast. `before` is a snapshot of the ShapeEnv. The result gets new symbols for these sizes.
         """
         tied = [
             symbol
@@ -118,7 +118,7 @@ class UnbackedSizes:
         return self.tensor(result.dtype, [None if expr_of(size) in old else size for size in result.shape])
 
     def may_be_negative(self, number: Any) -> bool:
-        """Whether a number may be negative."""
+        """Return whether a number may be negative."""
         if not isinstance(number, torch.SymInt):
             return False
         expr = number.node.expr
@@ -181,7 +181,7 @@ def _index(unbacked: UnbackedSizes, fakes: Sequence[Any], args: Sequence[Any]) -
 def _slice(unbacked: UnbackedSizes, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
     """Infer the shape of a slice whose limits have an unknown sign.
 
-    Limits that meet at some sizes, as in ``x[-1:1]``, count too.
+    Limits that meet at some sizes, as in ``x[-1:1]``, are included.
     """
     x, dim, start, end, _ = fakes
     from_end = isinstance(start, torch.SymInt) or (isinstance(start, int) and start < 0)

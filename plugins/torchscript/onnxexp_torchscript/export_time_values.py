@@ -1,4 +1,4 @@
-"""What exists at export only: lists, optional values, texts, modules."""
+"""Objects that exist at export only: lists, optional values, texts, modules."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Items(list[Any]):
     """A TorchScript list.
 
     Attributes:
-        sequence: The value that holds it where its length is known only at run time; the Python list is empty then.
+        sequence: The value of the list where its length is known only at run time; the Python list is empty then.
         element: The fake that stands for an element of the sequence.
-        axis: The value is a tensor, and the elements are what lies along this axis; None: it is an ONNX sequence.
-        collecting: The body of the loop that does nothing but append to it; the Python list holds what one round appends.
+        axis: The axis of the elements where the value is a tensor; None for an ONNX sequence.
+        collecting: The body of the loop that only appends to it; the Python list has the elements that one round appends.
         split: The tensor, the size of a piece and the axis of a sequence that is as ``split`` returned it.
     """
 
@@ -97,7 +97,7 @@ class Presence:
             self._assumed = outer
 
     def truth(self, condition: Any) -> bool | None:
-        """Return the truth of a fake condition here; None if it is not known."""
+        """Return the truth of a fake condition here, or None if it is not known."""
         if not isinstance(condition, (bool, torch.SymBool)):
             return None
         known = static_truth(condition)
@@ -193,7 +193,7 @@ def _together(parts: list[tuple[list[Any], Any]]) -> list[Any]:
 def build(structure: Any, leaves: Iterator[Any], born: Callable[[Any], None] = lambda container: None) -> Any:
     """Rebuild nested objects from leaves and structure.
 
-    `born` gets each new list and dict.
+    `born` is called with each new list and dict.
     """
     kind = structure[0]
     if kind == "list":

@@ -1,6 +1,6 @@
 """In-place arithmetic on sizes: ``n += 2`` returns a new number, as in Python.
 
-The tracer changes the old number, under all of its names.
+The tracer would change the old number, under all of its names.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _unless_number(original: Callable[..., Any], function: Callable[..., Any]) -
 
 
 def is_size(tensor: torch.Tensor) -> bool:
-    """Whether a traced tensor is a size, or computed from sizes alone."""
+    """Return whether a traced tensor is a size, or computed from sizes alone."""
     if tensor.dim():
         return False
     value = _tracer._get_value_trace(tensor)

@@ -169,7 +169,7 @@ class Interpreter:
         return made
 
     def truth(self, condition: Any) -> bool | None:
-        """Return a condition's value; None if only the run time determines it."""
+        """Return a condition's value, or None if only the run time determines it."""
         if not isinstance(condition, Value):
             return bool(condition)
         return self.presence.truth(self.sizes.of(condition))
@@ -178,7 +178,7 @@ class Interpreter:
         return self.modules.setdefault(module.path, module)
 
     def unpacks(self) -> bool:
-        """Whether the current node's list is unpacked into a fixed number of pieces."""
+        """Return whether the node's list is unpacked into a fixed number of pieces."""
         uses = self.node.output().uses()
         return bool(uses) and all(use.user.kind() == "prim::ListUnpack" for use in uses)
 
@@ -377,7 +377,7 @@ class Interpreter:
         return output
 
     def rank(self, tensor: Any) -> int | None:
-        """Return the rank of a tensor; None if unknown."""
+        """Return the rank of a tensor, or None if unknown."""
         if isinstance(tensor, Number):
             return 0
         shape = self.sizes.shape_of(tensor)

@@ -43,7 +43,7 @@ _SHOWN = 3
 
 
 class Converted(NamedTuple):
-    """A graph, the types of its values, and what a `CapturedProgram` has beside them.
+    """A graph, the types of its values, and other fields of a `CapturedProgram`.
 
     Attributes:
         changed: The attributes that the program sets.
@@ -61,7 +61,7 @@ class Converted(NamedTuple):
 def convert(recording: Recording, spec: DynamicSpec, opset: int, compare: bool) -> Converted:
     """Convert a recording, and `compare` it with a trace at other sizes.
 
-    Optional inputs that it cannot have are required ones.
+    Optional inputs become required ones where the program cannot be converted with them.
     """
     parameters = recording.signature.parameters.values() if recording.signature is not None else ()
     optional = opset >= FIRST_WITH_OPTIONALS and any("Optional[" in str(one.annotation) for one in parameters)
@@ -172,7 +172,7 @@ def _outputs(interpreter: Interpreter, results: list[Any], recording: Recording)
 
 
 def _empty_lists(result: Any, type_: Any) -> list[Items]:
-    """Return the lists of a result of empty lists of tensors alone, else none."""
+    """Return the lists of a result that consists of empty lists of tensors, else none."""
     if isinstance(result, Items):
         of_tensors = type_.kind() == "ListType" and type_.getElementType().kind() == "TensorType"
         return [result] if of_tensors and not result and result.sequence is None else []

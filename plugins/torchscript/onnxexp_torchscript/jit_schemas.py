@@ -74,6 +74,6 @@ def named(name: str) -> Call:
 
 @cache_by_operator
 def restrides(name: str) -> bool:
-    """Whether an operator changes the shape of a tensor in place."""
+    """Return whether an operator changes the shape of a tensor in place."""
     known = facts(name)
     return bool(known.written) and name.partition(".")[0].endswith("_") and changes_strides(name)

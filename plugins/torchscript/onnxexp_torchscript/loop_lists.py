@@ -20,14 +20,14 @@ __all__ = ["Collected", "collectable", "extended_lists", "with_extended"]
 
 
 def collectable(items: Any) -> bool:
-    """Whether a loop can collect into a list, by its contents before the loop."""
+    """Return whether a loop can collect into a list, by its contents before the loop."""
     return isinstance(items, Items) and items.collecting is None and (items.sequence is None or items.axis == 0)
 
 
 def extended_lists(block: Any, carried: Sequence[Any]) -> dict[int, Items]:
     """Return the carried lists that each round extends (``outs += [x]``), by index.
 
-    They are changed as lists outside the loop are by ``append``.
+    Such lists are handled as lists outside the loop that ``append`` changes.
     """
     found = {}
     _, *given = block.inputs()
@@ -51,8 +51,8 @@ class Collected:
 
     Attributes:
         container: The list.
-        start: What it held before the loop.
-        output: What the rounds have appended, stacked, once the loop is read.
+        start: Its elements before the loop.
+        output: The elements that the rounds have appended, stacked, once the loop is read.
     """
 
     def __init__(self, interpreter: Interpreter, container: Items) -> None:
@@ -142,7 +142,7 @@ class Collected:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two fakes certainly have one type."""
+    """Return whether two fakes certainly have one type."""
     if one is UNKNOWN or other is UNKNOWN:
         return False
     if not isinstance(one, AbstractTensor) or not isinstance(other, AbstractTensor):

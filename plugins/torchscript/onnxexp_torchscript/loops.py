@@ -43,7 +43,7 @@ def loop(interpreter: Interpreter, node: Any) -> list[Any]:
 
 
 def _unroll(interpreter: Interpreter, block: Any, trips: Any, condition: Any, carried: list[Any], limit: int) -> list[Any] | None:
-    """Unroll a loop; None if its trip count is unknown or too large."""
+    """Unroll a loop; return None if its trip count is unknown or too large."""
     going = interpreter.truth(condition)
     if isinstance(trips, Value) or going is None:
         return None
@@ -177,7 +177,7 @@ class _Rolled:
         return (tuple(self.carried), tuple(cell.get() for cell in self.cells))
 
     def _reading(self) -> tuple[Graph, Any, list[Any]] | None:
-        """Convert the body once; None if the state's structure must change."""
+        """Convert the body once; return None if the state's structure must change."""
         interpreter = self.interpreter
         leaves, structure = flatten(self._state())
         if structure != self.structure:
@@ -226,7 +226,7 @@ class _Rolled:
     # What the body changes outside
 
     def _new_cells(self, changes: list[tuple[Any, Any, Any]]) -> bool:
-        """Carry the outer lists and dicts that the body changes; True if any is new."""
+        """Carry outer lists and dicts that the body changes; return whether any is new."""
         added = False
         for container, before, after in changes:
             if any(collected.container is container for collected in self.collected):
@@ -307,7 +307,7 @@ class _Rolled:
         return build(structure, iter(made))
 
     def _settle(self, slot: _Slot, after: Any) -> bool:
-        """Widen a leaf's type by its value after an iteration; True if it changed."""
+        """Widen a leaf's type by its value after an iteration; return whether it changed."""
         if slot.fixed:
             if after is slot.start or (_is_constant(after) and type(after) is type(slot.start) and after == slot.start):
                 return False

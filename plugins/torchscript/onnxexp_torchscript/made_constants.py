@@ -25,8 +25,8 @@ _ALIASES = ("aten::to", "aten::detach", "aten::detach_")
 def made_constants() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     """Yield replacements (owner, name, function) of functions that make tensors.
 
-    The tracer's constant is the result itself, so that what the forward writes into it would change the constant too. The
-    replacements give the graph a copy.
+    The tracer's constant is the result itself, so that a write of the forward would change the constant too. The replacements
+    give the graph a copy.
     """
     for owner, name in _MAKERS:
         yield owner, name, _with_copied_constant(getattr(owner, name), 1 if owner is torch.Tensor else 0)

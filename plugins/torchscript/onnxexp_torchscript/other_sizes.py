@@ -102,8 +102,8 @@ class _Size:
 def other_sizes(spec: DynamicSpec, example: Sequence[Any], axes: AxisLengths, opposite: bool = False) -> Iterator[OtherSizes]:
     """Yield examples at other sizes, the most general first.
 
-    First every size is another one, then sizes keep their powers of two, their differences, their ratios. Every dynamic number
-    is another one, too. Nothing is yielded where no axis and no number is dynamic.
+    First, every size changes; then sizes keep their powers of two, their differences or their ratios. Every dynamic number is
+    another one, too. Nothing is yielded where no axis and no number is dynamic.
 
     With `opposite`, the examples have the smallest size where the largest was: ``max(n, m)`` is the other one there. The second
     has no smaller sizes than the user's, where that takes no more than 64 times as many elements.
@@ -190,9 +190,9 @@ def _apart(sizes: Sequence[_Size], one_new: bool) -> list[int]:
 
 
 def _changed(sizes: Sequence[_Size], one_new: bool, skipped: int) -> tuple[list[int], bool]:
-    """Change every size but for the first `skipped` choices.
+    """Change every size, and pass over the first `skipped` candidates for each.
 
-    Also return whether sums stay sums.
+    Also returns whether sums stay sums.
     """
     taken = {size.value for size in sizes}
     values: dict[int, int] = {}
@@ -222,9 +222,9 @@ def _near(value: int, growth: float) -> list[int]:
 
 
 def _hides(one: int, other: int) -> bool:
-    """Whether a model may compute the same from two sizes.
+    """Return whether a model may compute the same from two sizes.
 
-    They have equal halves, rounded up or down, or equal remainders by 2, or are as many windows of 8.
+    Two sizes may have equal halves, rounded up or down, equal remainders by 2, or equally many windows of 8.
     """
     return abs(one - other) < 3 or (one - other) % 2 == 0 or -one // _WINDOW == -other // _WINDOW
 
@@ -246,14 +246,14 @@ _CHANGES: tuple[Callable[[int], int], ...] = (
 
 
 def _larger(number: float) -> float:
-    """Return a larger number of the same type; of a bool, the other one."""
+    """Return a larger number of the same type, and for a bool the other one."""
     if isinstance(number, bool):
         return not number
     return number + 1 if isinstance(number, int) else number + abs(number) / 2 or 0.5
 
 
 def _smaller(number: float) -> float:
-    """Return a smaller number of the same type; of a bool, the other one."""
+    """Return a smaller number of the same type, and for a bool the other one."""
     if isinstance(number, bool):
         return not number
     return number - 1 if isinstance(number, int) else number - abs(number) / 2 or -0.5

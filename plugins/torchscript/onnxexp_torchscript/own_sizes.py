@@ -32,7 +32,7 @@ def check_own_sizes(recording: Recording, spec: DynamicSpec, again: Callable[...
 
     Nothing is compared where Python has read no number of a tensor.
 
-    Raises CaptureError where they differ.
+    Raises CaptureError where the results differ.
     """
     changes = [
         f"axis {axis} of {leaf.name} from {leaf.value.shape[axis]} to {traced.shape[axis]}"
@@ -56,7 +56,7 @@ def check_own_sizes(recording: Recording, spec: DynamicSpec, again: Callable[...
 
 
 def _problem(recording: Recording, second: Trace, own: Sequence[Any]) -> str:
-    """Describe how the program's result differs from the model's, else ""."""
+    """Describe how the program's result differs from the model's, or return ""."""
     leaves, out_spec = second.returned
     if out_spec != recording.out_spec:
         return f"the model returns {out_spec.num_leaves} values there, and the program {recording.out_spec.num_leaves}"

@@ -26,13 +26,14 @@ class PackedBatches:
         self._known[batch_sizes] = batch
 
     def of(self, batch_sizes: Any) -> Any:
-        """Return the batch of a packed sequence; None if unknown."""
+        """Return the batch of a packed sequence, or None if unknown."""
         return self._known.get(batch_sizes)
 
     def arguments(self, name: str, fakes: list[Any], args: Sequence[Any], other: Any) -> list[Any]:
         """Return the arguments of an operator that computes shapes only.
 
-        The last one of padding is the batch, or what `other` returns. The states of a layer have that batch.
+        Padding gets the batch as its last argument, or the result of `other` where the batch is unknown. The states of a layer
+        have that batch.
         """
         if name == _PAD:
             batch = self.of(args[1])

@@ -42,9 +42,9 @@ class TorchScript:
         spec: DynamicSpec,
         options: Options,
     ) -> CapturedProgram | None:
-        """Capture a ScriptModule; trace or script by `options.capture`; else None.
+        """Capture a ScriptModule, or trace or script a model by `options.capture`.
 
-        Raises CaptureError where that fails.
+        Returns None for any other call. Raises CaptureError where the capture fails.
         """
         if isinstance(model, ExportedProgram) or (options.capture not in ("trace", "script") and not is_scripted(model)):
             return None
@@ -75,7 +75,7 @@ class TorchScript:
 def _converted(record: Callable[..., Recording], spec: DynamicSpec, options: Options) -> tuple[Recording, Converted]:
     """Record a program and convert it.
 
-    Where that fails, record once more what the first trace has fixed.
+    Where that fails, the program is recorded again with options that fix less.
     """
     recording = record()
     check_opset(recording.example, spec, options.opset)

@@ -53,7 +53,7 @@ class Number:
 
 
 def meets_scalars(args: Sequence[Any]) -> bool:
-    """Whether numbers meet 0-d tensors only.
+    """Return whether numbers meet 0-d tensors only.
 
     A trace has such numbers as tensors, and records a wider dtype than eager's.
     """
@@ -62,7 +62,7 @@ def meets_scalars(args: Sequence[Any]) -> bool:
 
 
 def is_number(arg: Any) -> bool:
-    """Whether an argument is a number: known, a value, or wrapped."""
+    """Return whether an argument is a number: known, a value, or wrapped."""
     if isinstance(arg, Value):
         return isinstance(arg.type, ScalarType)
     return isinstance(arg, (bool, int, float, Number))
@@ -156,7 +156,7 @@ _SAME = {"aten::item", "aten::ScalarImplicit", "aten::_local_scalar_dense", "pri
 
 
 def computes(packet: str, args: Sequence[Any]) -> bool:
-    """Whether a call is arithmetic on numbers."""
+    """Return whether a call is arithmetic on numbers."""
     if not args or (type(args[0]) is Value and type(args[0].type) is TensorType):
         return False
     name = packet.rstrip("_") if not packet.endswith("__") else packet
@@ -217,7 +217,7 @@ def as_tensor(writer: Writer, number: Number) -> Value:
 
 
 def known(fake: Any) -> Any:
-    """Return the value of a number; None if symbolic."""
+    """Return the value of a number, or None if symbolic."""
     if isinstance(fake, (bool, int, float)):
         return fake
     expr = fake.node.expr

@@ -62,9 +62,9 @@ def restrictions(sizes: TypeInference, not_one: Mapping[sympy.Expr, Where], only
 
 
 def tied(sizes: TypeInference, ties: Mapping[tuple[sympy.Symbol, sympy.Symbol], str]) -> Restrictions:
-    """Make pairs of sizes one; return that they are equal, as tests of leaves.
+    """Unify pairs of sizes; return their equality as tests of leaves.
 
-    Warns of them with the reasons: other sizes take another branch.
+    Warns of the pairs with the reasons: at other sizes the model takes another branch.
     """
     places = {expr_of(size): place for place, size in sizes.inputs.items()}
     texts = {pair: condition_text(sympy.Eq(*pair[::-1]), sizes.names) for pair in ties}
@@ -79,7 +79,7 @@ def tied(sizes: TypeInference, ties: Mapping[tuple[sympy.Symbol, sympy.Symbol], 
 def branched(sizes: TypeInference, branches: Sequence[Branch], conditions: Sequence[Any]) -> Restrictions:
     """Return the conditions of the branches that a trace took, as tests of leaves.
 
-    Warns of those that do not hold at all sizes.
+    Warns of conditions that are not true at all sizes.
 
     Raises CaptureError for a condition on sizes that depend on values.
     """
@@ -105,17 +105,17 @@ def branched(sizes: TypeInference, branches: Sequence[Branch], conditions: Seque
 
 
 def _meets(condition: sympy.Basic, inputs: Mapping[tuple[int, int | None], Any], leaves: Sequence[Any]) -> bool:
-    """Whether a condition holds for a call's leaves."""
+    """Return whether a condition holds for a call's leaves."""
     return _value(condition, _known(inputs, leaves)) is not sympy.false
 
 
 def _equal(places: Sequence[tuple[int, Any]], leaves: Sequence[Any]) -> bool:
-    """Whether these axes have one length in a call."""
+    """Return whether these axes have one length in a call."""
     return len({np.shape(leaves[index])[axis] for index, axis in places if leaves[index] is not None}) < 2
 
 
 def may_be_one(sizes: TypeInference, size: Any) -> bool:
-    """Whether a dynamic size can be 1 in the ranges that the user asked for."""
+    """Return whether a dynamic size can be 1 in the ranges that the user asked for."""
     if isinstance(size, int):
         return False
     expr = sizes.expanded(expr_of(size))
@@ -128,7 +128,7 @@ def _least(expr: sympy.Expr, sizes: TypeInference) -> int:
 
 
 def _may_be_one(expr: sympy.Expr, least: int) -> bool:
-    """Whether a size can be 1 where its axes are `least` long or longer."""
+    """Return whether a size can be 1 where its axes are `least` long or longer."""
     return any(_value(expr, point) == 1 for point in _points(list(expr.free_symbols), least))
 
 
@@ -142,7 +142,7 @@ def _points(symbols: Sequence[sympy.Symbol], least: int) -> Iterator[dict[sympy.
 
 
 def _allows(expr: sympy.Expr, inputs: Mapping[tuple[int, int | None], Any], one: bool, leaves: Sequence[Any]) -> bool:
-    """Whether a computed size is 1 for a call's leaves, if `one`, or is not."""
+    """Return whether a computed size is 1, or not 1 without `one`, in a call's leaves."""
     return bool(_value(expr, _known(inputs, leaves)) == 1) is one
 
 
@@ -161,7 +161,7 @@ def _known(inputs: Mapping[tuple[int, int | None], Any], leaves: Sequence[Any]) 
 
 
 def _value(expr: sympy.Expr, known: Mapping[sympy.Symbol, int]) -> Any:
-    """Evaluate a size; None where it has no value (a division by 0)."""
+    """Evaluate a size; return None where it has no value (a division by 0)."""
     try:
         return expr.xreplace({symbol: sympy.Integer(size) for symbol, size in known.items()})
     except (ArithmeticError, AssertionError, TypeError, ValueError):

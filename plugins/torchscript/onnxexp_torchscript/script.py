@@ -26,7 +26,7 @@ __all__ = ["script"]
 
 
 def script(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> Recording:
-    """Script a model. Raises CaptureError if torch.jit.script or the model fails."""
+    """Script a model; raise CaptureError if torch.jit.script or the model fails."""
     scripted = _scripted(model)
     method = _forward(scripted) if isinstance(scripted, torch.jit.ScriptModule) else scripted
     graph, schema, module = method.graph.copy(), method.schema, None if method is scripted else scripted
@@ -49,7 +49,7 @@ def script(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
 
 
 def _forward(scripted: torch.jit.ScriptModule) -> Any:
-    """Return the compiled forward; of overloads (nn.LSTM) the first."""
+    """Return the compiled forward, or the first of its overloads (nn.LSTM)."""
     named = {name: scripted._c._get_method(name) for name in scripted._c._method_names()}
     for name in ("forward", "forward__0"):
         if name in named:

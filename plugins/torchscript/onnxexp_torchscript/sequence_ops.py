@@ -26,7 +26,7 @@ _FIRST_WITH_OPTIONALS = 16
 def lower_sequence(op: Builder, node: Node) -> Any:
     """Lower a node on a sequence or an optional; return None for any other node.
 
-    Raises OpsetError before opset 11, for an optional before opset 16.
+    Raises OpsetError before opset 11, and for an optional before opset 16.
     """
     emit = _OPERATORS.get(node.op)
     if emit is None:
@@ -41,7 +41,7 @@ def lower_sequence(op: Builder, node: Node) -> Any:
 
 
 def _construct(op: Builder, elements: list[Any], dtype: torch.dtype) -> Any:
-    """Make a sequence; `dtype` is that of an empty one."""
+    """Make a sequence; `dtype` is the dtype of an empty one."""
     return op.SequenceConstruct(*map(op.constant, elements)) if elements else op.SequenceEmpty(dtype=dtype)
 
 
@@ -63,7 +63,7 @@ def _extend(op: Builder, sequence: Any, more: Any) -> Any:
 
 
 def _slice(op: Builder, sequence: Any, start: Any, end: Any, step: int, dtype: torch.dtype) -> Any:
-    """Copy every `step`-th element; a negative step reverses the whole."""
+    """Copy every `step`-th element; a negative step reverses the whole sequence."""
     length = op.SequenceLength(sequence)
     first = _bound(op, start, 0, length)
     count = op.Max(op.Sub(_bound(op, end, length, length), first), 0)
@@ -85,7 +85,7 @@ def _bound(op: Builder, given: Any, default: Any, length: Any) -> Any:
 def _lengths(op: Builder, tensor: Any, size: Any, axis: int) -> Any:
     """Compute the lengths of the pieces.
 
-    ONNX splits an empty axis into no piece, torch into an empty one.
+    ONNX splits an empty axis into no piece, and torch into one empty piece.
     """
     whole = op.Gather(op.Shape(tensor), [axis], axis=0)
     before = op.Div(op.Sub(whole, op.cast(op.Greater(whole, 0), torch.int64)), size)

@@ -1,6 +1,7 @@
 """Shape functions of common calls: torch's fake kernels are slow on symbols.
 
-A function answers only if it need not compare two sizes. Otherwise torch's kernel runs, and records a size that the model fixes.
+A shape function applies only if it need not compare two sizes. Otherwise torch's kernel runs, and records a size that the model
+fixes.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _CELLS = frozenset({"aten::lstm_cell", "aten::gru_cell"})
 
 
 def infer_result(name: str, fakes: Sequence[Any]) -> Any:
-    """Infer a call's result without torch; None if no shape function applies."""
+    """Infer a call's result without torch; return None if no shape function applies."""
     if not fakes or not isinstance(fakes[0], AbstractTensor):
         return _cat(fakes) if name == "aten::cat" else None
     first = fakes[0]
@@ -75,7 +76,7 @@ def _elementwise(name: str, fakes: Sequence[Any]) -> AbstractTensor | None:
 
 
 def broadcast(first: Sequence[Any], other: Sequence[Any]) -> list[Any] | None:
-    """Broadcast two shapes; None if that needs a comparison of symbols."""
+    """Broadcast two shapes; return None if that needs a comparison of symbols."""
     longer, shorter = (first, other) if len(first) >= len(other) else (other, first)
     sizes: list[Any] = list(longer)
     for index in range(1, len(shorter) + 1):
@@ -118,7 +119,7 @@ def _attention(fakes: Sequence[Any]) -> list[Any] | None:
 
 
 def goes_into(shape: Sequence[Any], to: Sequence[Any]) -> bool:
-    """Whether a tensor of this shape broadcasts to those sizes."""
+    """Return whether a tensor of this shape broadcasts to those sizes."""
     pairs = zip(reversed(shape), reversed(to), strict=False)
     return len(shape) <= len(to) and all(_is_one(size) or same(size, other) for size, other in pairs)
 
@@ -164,7 +165,7 @@ def _slice(fakes: Sequence[Any]) -> list[Any] | None:
 
 
 def _narrow(fakes: Sequence[Any]) -> list[Any]:
-    """Infer ``narrow``.
+    """Infer the sizes of ``narrow``.
 
     torch's kernel returns size 0 for a negative start of an unknown size.
     """

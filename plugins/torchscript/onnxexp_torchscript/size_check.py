@@ -1,4 +1,4 @@
-"""The second trace: a model traced at other sizes, and held against the first."""
+"""The second trace: a model traced at other sizes, and compared with the first."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ _CURE_OF_CONTENTS = (
 def check_sizes(recording: Recording, spec: DynamicSpec, axes: AxisLengths) -> dict[tuple[sympy.Symbol, sympy.Symbol], str]:
     """Compare a trace with one at other sizes and with other numbers.
 
-    It is also compared at the example's own sizes, where those were enlarged.
+    The trace is also compared with the model at the example's own sizes, where those were enlarged.
 
     Returns the pairs of sizes that have to be equal, as in the example, each with the difference that it would leave.
 
-    Raises CaptureError where the trace has fixed what depends on them. Warns where the model runs at none of the other sizes.
+    Raises CaptureError where the trace has fixed a value that depends on them. Warns where the model runs at none of the other
+    sizes.
     """
     dynamic = [*spec.scalars.values(), *(axis for axes in spec.axes for axis in axes.values())]
     if recording.again is None or not any(axis.required for axis in dynamic):
@@ -91,9 +92,10 @@ def _compared(
 def _opposite(
     recording: Recording, spec: DynamicSpec, axes: AxisLengths, again: Callable[..., Trace]
 ) -> tuple[OtherSizes, list[Difference]] | None:
-    """Return the differences at sizes in the opposite order; None if the model fails.
+    """Return the differences at sizes in opposite order, or None if the model fails.
 
-    ``chunk`` may give fewer pieces at smaller sizes, and a warning says so. So lengths are compared at larger ones.
+    ``chunk`` may give fewer pieces at smaller sizes, for which there is a warning already. Lengths are therefore compared at
+    larger sizes.
     """
     result = None
     for other, found in _compared(recording, spec, axes, again, opposite=True):
@@ -133,8 +135,8 @@ def _differences_at(other: OtherSizes, recording: Recording, again: Callable[...
 
     Raises CaptureError where the model fails there.
 
-    At more elements than the example's, a first attempt skips the products with weights. Its result stands where there is no
-    difference, and where the model does not look at what was not computed.
+    At more elements than the example's, a first attempt skips the products with weights. Its result counts if it skipped nothing,
+    or if there is no difference and nothing depends on the skipped products.
     """
     if other.larger and recording.module is None:
         products = SkippedProducts()
@@ -168,7 +170,7 @@ def _found(recording: Recording, second: Trace) -> list[Difference]:
 def _without_chance(found: list[Difference], recording: Recording, again: Callable[..., Trace]) -> list[Difference]:
     """Drop the differences that do not come from the sizes.
 
-    A third trace at the example's own sizes, with other random numbers, has them too.
+    A third trace at the example's own sizes, with other random numbers, has such differences too.
     """
     by_chance = differences(recording.graph, again(recording.example, same_random=False).graph)
     end = min((one.index for one in by_chance if one.structural), default=None)
@@ -177,9 +179,9 @@ def _without_chance(found: list[Difference], recording: Recording, again: Callab
 
 
 def _follow_from_contents(found: list[Difference], recording: Recording, again: Callable[..., Trace]) -> bool:
-    """Whether a trace with other contents has all differences too.
+    """Return whether a trace with other contents has all differences too.
 
-    It has the example's sizes.
+    That trace has the example's sizes.
     """
     leaves = [leaf + 1 if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf for leaf in recording.example]
     try:
@@ -190,7 +192,7 @@ def _follow_from_contents(found: list[Difference], recording: Recording, again: 
 
 
 def _what(spec: DynamicSpec) -> str:
-    """Return what is dynamic: an axis, a number, or either."""
+    """Describe the dynamic inputs: an axis, a number, or either."""
     return " or ".join(["a dynamic axis"] * any(spec.axes) + ["a dynamic number"] * bool(spec.scalars))
 
 

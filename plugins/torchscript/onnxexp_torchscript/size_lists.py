@@ -74,7 +74,7 @@ def _with_warning(name: str, original: Callable[..., Any], counts: dict[Any, int
 
 
 def _listed(arg: Any, count: int | None) -> Any:
-    """A traced number as a list of this length; anything else as it is."""
+    """Return a traced number as a list of this length, and anything else as it is."""
     return [arg] * count if count is not None and _is_number(arg) else arg
 
 

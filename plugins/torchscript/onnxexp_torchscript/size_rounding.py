@@ -26,7 +26,7 @@ _item = torch.Tensor.item
 
 
 def size_rounding() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
-    """Yield replacements (owner, name, function).
+    """Yield replacements (owner, name, function) of methods that read or round sizes.
 
     The replaced methods are ``item`` and those that Python's math module calls. ``int(n / 8)`` must return a Python number: see
     `traced_conversions`.
@@ -73,10 +73,9 @@ def _is_whole(tensor: torch.Tensor) -> bool:
 
 
 def _is_exact(node: Any) -> bool:
-    """Whether a number is rounded in float32 as in Python's float64.
+    """Return whether a number is rounded in float32 as in Python's float64.
 
-    That holds for a quotient or product of a size and a simple number.
-    ``n * 0.1`` is not: for 30 it is 3 in float32, and more in float64.
+    A quotient or product of a size and a simple number is. ``n * 0.1`` is not: for 30 it is 3 in float32, and more in float64.
     """
     return node.kind() in ("aten::div", "aten::mul") and all(map(_is_simple, inputs(node)[:2]))
 

@@ -32,7 +32,7 @@ class SkippedProducts:
     """The products that one trace skips.
 
     Attributes:
-        count: How many were skipped.
+        count: The number of skipped products.
     """
 
     def __init__(self) -> None:
@@ -40,9 +40,9 @@ class SkippedProducts:
         self._read = False
 
     def replacements(self) -> Iterator[tuple[Any, str, Callable[..., Any]]]:
-        """Yield replacements (owner, name, function).
+        """Yield replacements (owner, name, function) of products and of value reads.
 
-        They replace products, and methods that return a tensor's values.
+        Value reads are methods that return a tensor's values.
         """
         for owner in _OWNERS:
             yield from ((owner, name, self._skipping(getattr(owner, name), name)) for name in _PRODUCTS if name in vars(owner))
@@ -50,7 +50,7 @@ class SkippedProducts:
             yield from ((owner, name, self._noting(getattr(owner, name))) for name in names)
 
     def unused(self, graph: Any) -> bool:
-        """Whether no decision in Python and no shape can depend on a skipped product."""
+        """Return whether no Python decision and no shape depends on a skipped product."""
         if not self.count:
             return True
         kinds = {node.kind() for node in graph.nodes() if node.kind() != _INDEX or _has_mask(node)}
@@ -83,7 +83,7 @@ class SkippedProducts:
 
 
 def _batches(name: str, args: Sequence[Any], options: Mapping[str, Any]) -> int:
-    """Count the leading arguments with a batch; 0 for a call that is not skipped."""
+    """Count the leading arguments with a batch; return 0 if the call is not skipped."""
     if name == _ATTENTION:
         masked = len(args) > 3 or options.get("attn_mask") is not None
         return 0 if masked or len(args) < 3 or any(tensor.dim() != 4 for tensor in args) else 3
@@ -105,9 +105,9 @@ def _standing_for(traced: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 
 
 def _has_mask(node: Any) -> bool:
-    """Whether an index may be a mask.
+    """Return whether an index may be a mask.
 
-    Whole numbers as indices leave the shape to sizes.
+    With integers as indices, the shape of the result depends on sizes only.
     """
     indices = inputs(node.inputsAt(1).node())
     tensors = [index.type() for index in indices if index.type().kind() == "TensorType"]
@@ -115,7 +115,7 @@ def _has_mask(node: Any) -> bool:
 
 
 def _has_open_shape(kind: str) -> bool:
-    """Whether a result's shape depends on values, as that of ``nonzero``."""
+    """Return whether a result's shape depends on values, as that of ``nonzero``."""
     namespace, _, name = kind.partition("::")
     packet = getattr(torch.ops.aten, name, None) if namespace == "aten" else None  # some kinds are TorchScript's own
     overloads = [getattr(packet, overload) for overload in packet.overloads()] if packet is not None else []

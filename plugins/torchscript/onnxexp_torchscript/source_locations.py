@@ -50,8 +50,8 @@ def _scripted(source: str) -> tuple[str, int, str]:
 class Places:
     """Source locations of the nodes of one graph.
 
-    `modules` are the model's, by path. `inlined`: calls of modules were inlined into the graph. `root` is the path that the
-    capture put before the model's.
+    `modules` are the model's, by path. `inlined` is whether calls of modules were inlined into the graph. `root` is the path that
+    the capture put before the model's.
     """
 
     def __init__(self, modules: Mapping[str, torch.nn.Module], root: str = "", *, inlined: bool = False) -> None:
@@ -73,7 +73,7 @@ class Places:
         return known
 
     def of(self, node: Any) -> Where:
-        """Return the place of a node; for a compiler's node, that of its user."""
+        """Return the place of a node, or for a compiler's node the place of its user."""
         own = self.where(node)
         if not own.file:
             users = [use.user for value in outputs(node) for use in value.uses()]

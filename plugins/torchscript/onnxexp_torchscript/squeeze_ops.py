@@ -57,7 +57,7 @@ def squeezed(interpreter: Interpreter, tensor: Any, dims: Any = None) -> Any:
 
 
 def _only_returned(node: Any) -> bool:
-    """Whether the program returns a node's result, and reads it nowhere else."""
+    """Return whether the program returns a node's result, and reads it nowhere else."""
     if node.kind() == "prim::Return":
         return node.owningBlock().owningNode() is None  # the program's own, not that of a branch
     users = [use.user for use in node.output().uses()]
@@ -65,7 +65,7 @@ def _only_returned(node: Any) -> bool:
 
 
 def _only_broadcast(node: Any) -> bool:
-    """Whether a traced tensor only meets others of a higher rank, pointwise.
+    """Return whether a traced tensor only meets others of a higher rank, pointwise.
 
     A first axis of size 1 broadcasts there as if it were removed. Another tensor of the same rank may be squeezed as well.
     """
@@ -84,7 +84,7 @@ def _only_broadcast(node: Any) -> bool:
 
 
 def _squeezed_at_run_time(interpreter: Interpreter, tensor: Value, axes: list[int], dtype: Any) -> Value:
-    """Emit a squeeze whose result has a rank of the run time."""
+    """Emit a squeeze whose result has a rank that is known at run time only."""
     name = "aten::squeeze.dims"
     result = interpreter.value(name, TensorType(dtype, None))
     interpreter.append(name, [tensor, axes], [result])
@@ -94,7 +94,7 @@ def _squeezed_at_run_time(interpreter: Interpreter, tensor: Value, axes: list[in
 def halved(interpreter: Interpreter, tensor: Any, chunks: Any, dim: Any = 0) -> Any:
     """Record that a tensor of size 1 has a single chunk.
 
-    torch compares the size with all other numbers of chunks.
+    Only two chunks need this: torch compares the size with any other number of chunks.
     """
     fake = _fake(interpreter, tensor)
     if fake is not None and chunks == 2 and has_halves(interpreter, tensor, dim):
@@ -105,7 +105,7 @@ def halved(interpreter: Interpreter, tensor: Any, chunks: Any, dim: Any = 0) -> 
 
 
 def has_halves(interpreter: Interpreter, tensor: Any, dim: int) -> bool:
-    """Whether an axis has a size other than 1 in the example."""
+    """Return whether an axis has a size other than 1 in the example."""
     fake = _fake(interpreter, tensor)
     return fake is not None and _hint(fake.shape[dim]) not in (None, 1)
 
@@ -151,7 +151,7 @@ def _listed(axes: Iterable[int]) -> str:
 
 
 def _hint(size: Any) -> int | None:
-    """Return the example's size; None where it depends on data."""
+    """Return the example's size, or None where it depends on data."""
     if isinstance(size, int):
         return size
     return None if free_unbacked_symbols(size) else int(size.node.hint)

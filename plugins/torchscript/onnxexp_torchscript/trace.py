@@ -70,13 +70,13 @@ class Recording:
         example: Every leaf that was captured with.
         state: The parameters and buffers that are inputs of the graph, by name, in order.
         module: The ScriptModule that the graph's ``self`` is, where it has one.
-        returned: What the model returned, flattened: True for each leaf that is an output of the graph, else the constant in
+        returned: The model's results, flattened: True for each leaf that is an output of the graph, else the constant in
             `constants`.
         places: Where the nodes come from.
-        warnings: What the tracer warned of, each with the user's line.
+        warnings: The tracer's warnings, each with the user's line.
         traced: Whether the types in the graph are those of a run on the example.
         signature: The parameters of the program, where the inputs of the graph are those, not the leaves.
-        functions: What must live as long as the graph that calls it.
+        functions: Functions that must live as long as the graph that calls them.
         again: Traces the model once more, with another example and attributes replaced.
         random: The state of the random generators at the trace.
         indexed: Whether Python has read a size as an index. The tracer does not warn of that.
@@ -188,7 +188,7 @@ def trace(
 ) -> Recording:
     """Trace `private`, a copy of the model, on the example.
 
-    Replace `conversions` in that time. With `branching`, record the conditions on sizes, too.
+    During the trace, `conversions` are replaced. With `branching`, the conditions on sizes are recorded, too.
 
     Raises CaptureError where the model fails.
     """
@@ -276,7 +276,7 @@ def _cloned(leaf: torch.Tensor | TensorList) -> torch.Tensor | list[torch.Tensor
 def run_example(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], *reason: str) -> Any:
     """Run the model on a copy of the example.
 
-    Raises CaptureError where it fails; `reason` is what failed, and the cure, where that is not the model.
+    Raises CaptureError where it fails. `reason` describes the failure and its cure where the model is not at fault.
     """
     arguments = pytree.tree_map_only((torch.Tensor, TensorList), _cloned, (tuple(args), dict(kwargs)))
     try:
@@ -291,7 +291,7 @@ def run_example(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str
 def _run(flat: _Flat, parts: _ModelTensors) -> tuple[Any, Any]:
     """Trace the model; return graph and ScriptModule.
 
-    Without scripted parts, parameters and buffers are inputs of the graph: so torch need not create a ScriptModule.
+    Without scripted parts, parameters and buffers are inputs of the graph, so that torch need not create a ScriptModule.
     """
     leaves = (flat.example[index] for index in flat.leaves)  # each gets a tensor of its own, which the forward may write into
     inputs = [leaf.clone() if isinstance(leaf, torch.Tensor) else torch.tensor(leaf) for leaf in leaves]
@@ -327,7 +327,7 @@ def _length(of: Any, /) -> Any:
 
 
 def _noted_indices(read: list[Any]) -> tuple[Any, str, Callable[..., Any]]:
-    """Let `read` get each tensor of a trace that becomes an index."""
+    """Append to `read` each tensor of a trace that becomes an index."""
     index = torch.Tensor.__index__
 
     def noted(tensor: torch.Tensor) -> int:

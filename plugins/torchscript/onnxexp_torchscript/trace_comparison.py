@@ -48,7 +48,7 @@ def differences(first: Any, second: Any) -> list[Difference]:
 
 
 def _same_text(first: Any, second: Any) -> bool:
-    """Whether two graphs have the same text, apart from types, and equal constants.
+    """Return whether two graphs have equal constants and, without types, equal texts.
 
     For a GRUCell of four steps, this takes 5 % of the time of a trace, and a walk over the nodes in Python takes 300 %.
     """
@@ -109,9 +109,9 @@ class _Comparison:
         return [value.unique() for value in own] == [self._same.get(value.unique(), -1) for value in others]
 
     def _alike(self, one: Any, other: Any) -> bool:
-        """Whether two nodes have one operator and the same arguments.
+        """Return whether two nodes have one operator and the same arguments.
 
-        A list may be longer than what is read of it.
+        An unpacked list may have another length.
         """
         if one.kind() != other.kind() or not self._known(inputs(one), inputs(other)) or _texts(one) != _texts(other):
             return False

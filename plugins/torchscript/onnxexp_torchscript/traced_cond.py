@@ -15,7 +15,8 @@ __all__ = ["traced_cond"]
 def traced_cond() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     """Yield the replacement (owner, name, function) of `torch.cond`.
 
-    The tracer refuses torch's own, which compiles its branches. They are functional, and return tensors of one type.
+    The tracer refuses torch's own function, which compiles its branches. The branches are functional, and return tensors of one
+    type.
     """
     yield torch, "cond", _cond(torch.cond)
 

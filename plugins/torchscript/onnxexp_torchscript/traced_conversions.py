@@ -64,9 +64,9 @@ _TYPES: dict[str, Any] = {"int": _Int, "float": _Float}
 
 
 def traced_conversions(recorded: Iterable[Any]) -> list[tuple[Any, str, Any]]:
-    """Return replacements (owner, name, type).
+    """Return replacements (owner, name, type) of `int` and `float`.
 
-    They are for the modules where the tracer has warned of a conversion.
+    The owners are the modules where the tracer has warned of a conversion.
     """
     converting = ("Converting a tensor to a Python integer", "Converting a tensor to a Python float")
     files = {each.filename for each in recorded if str(each.message).startswith(converting) and is_user_code(each.filename)}
@@ -77,7 +77,7 @@ def traced_conversions(recorded: Iterable[Any]) -> list[tuple[Any, str, Any]]:
 def _converting_names(module: types.ModuleType) -> Iterator[str]:
     """Yield which of `int` and `float` may be replaced in a module.
 
-    Its functions only call them, or use them as types in checks and annotations.
+    The functions of the module must only call them, or use them as types in checks and annotations.
     """
     try:
         tree = ast.parse(inspect.getsource(module))

@@ -34,7 +34,7 @@ def _strides(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_contiguous(x: torch.Tensor, strides: tuple[int, ...]) -> bool:
-    """Whether the strides are those of a new tensor; a size of 1 allows others."""
+    """Return whether the strides are those of a new tensor; a size of 1 allows others."""
     with no_trace():
         return x.layout is torch.strided and strides == torch.empty(x.shape, device="meta").stride()
 

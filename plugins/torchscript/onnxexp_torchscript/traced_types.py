@@ -19,7 +19,7 @@ def unpacked(node: Any) -> list[Any]:
 
 
 def recorded(value: Any) -> TensorType | None:
-    """Return the type that a trace recorded; None if incomplete."""
+    """Return the type that a trace recorded, or None if incomplete."""
     type_ = value.type()
     if not isinstance(type_, torch._C.TensorType):
         return None

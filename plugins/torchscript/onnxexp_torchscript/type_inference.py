@@ -157,7 +157,7 @@ class TypeInference:
         self._dynamic.add(value)
 
     def dynamic(self, value: Value) -> bool:
-        """Whether a value depends on a dynamic size, so that its type is inferred."""
+        """Return whether a value depends on a dynamic size, so that its type is inferred."""
         return value in self._dynamic
 
     def of(self, value: Value) -> Any:
@@ -167,7 +167,7 @@ class TypeInference:
         return self._fakes[value]
 
     def shape_of(self, value: Value) -> Any:
-        """Return a tensor's sizes after the calls so far; None for an unknown rank."""
+        """Return a tensor's sizes after the calls so far, or None for an unknown rank."""
         fake = self.of(value)
         assert isinstance(value.type, TensorType)
         return fake.shape if isinstance(fake, AbstractTensor) else value.type.sizes
@@ -182,9 +182,9 @@ class TypeInference:
     # Running
 
     def run(self, op: torch._ops.OpOverload, name: str, args: Sequence[Any], where: Where, *, local: bool = False) -> Any:
-        """Infer a call's result from the graph's arguments; UNKNOWN if that fails.
+        """Infer a call's result from the graph's arguments, or UNKNOWN if that fails.
 
-        `local`: the call is in a block and may never run, so that it fixes no size.
+        A `local` call is in a block and may never run, so that it fixes no size.
         """
         fakes = self._fakes_of(args)
         if has_unknown(fakes):
@@ -260,7 +260,7 @@ class TypeInference:
         return tried
 
     def _forget_fakes(self, fixed: Sequence[Any]) -> None:
-        """Drop torch's fakes, and what they gave, where symbols were fixed for a while."""
+        """Drop torch's fakes and their results, where symbols were fixed for a while."""
         for fake in self._fakes.values() if fixed else ():
             if isinstance(fake, AbstractTensor):
                 fake.forget_fake()
@@ -312,7 +312,7 @@ class TypeInference:
         return self.unbacked.tensor(one.dtype, [a if same(a, b) else None for a, b in zip(one.shape, other.shape, strict=True)])
 
     def alike(self, one: Any, other: Any) -> bool:
-        """Whether two fakes have one dtype and equal sizes, up to unbacked ones."""
+        """Return whether two fakes have one dtype and equal sizes, up to unbacked ones."""
         if not isinstance(one, AbstractTensor) or not isinstance(other, AbstractTensor):
             return one is other or (
                 one is not None

@@ -187,7 +187,7 @@ def get(interpreter: Interpreter, items: Items, position: Any) -> Value:
 
 
 def _piece(interpreter: Interpreter, tensor: Value, step: Any, axis: int, position: int) -> list[Any]:
-    """Arguments of the slice that is one piece of a split tensor."""
+    """Return the arguments of the slice that is one piece of a split tensor."""
     count: Any = 0
     if position < 0:
         longer = interpreter.number("aten::add", operator.add, [interpreter.size(tensor, axis), step])
@@ -293,7 +293,7 @@ def _pieces(interpreter: Interpreter, name: str, args: list[Any], *, keepdims: b
 
 
 def is_element(thing: Any) -> bool:
-    """Whether an object can be an element of a sequence."""
+    """Return whether an object can be an element of a sequence."""
     return isinstance(thing, Value) or is_number(thing)
 
 

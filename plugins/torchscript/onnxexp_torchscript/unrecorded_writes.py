@@ -27,7 +27,7 @@ _tracer: Any = torch._C  # has more than torch's stubs
 def keep_writes(graph: Any) -> int:
     """Make each write that torch may remove an output of the graph.
 
-    Returns their number. Where torch knows all aliases, it removes dead writes only.
+    Returns the number of such writes. It is 0 where torch's schemas declare all aliases: torch then removes dead writes only.
     """
     nodes = list(graph.nodes())
     if not any(node.kind() in UNDECLARED for node in nodes):
@@ -47,7 +47,7 @@ def drop_kept_writes(graph: Any, count: int) -> None:
 def recorded_resizing() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     """Yield replacements (owner, name, function) of functions that resize.
 
-    They record a view of the first elements. They raise CaptureError where these are not certain.
+    The replacements record a view of the first elements. They raise CaptureError where these elements are not certain.
     """
     yield torch.Tensor, "resize_", _recorded(torch.Tensor.resize_, _given_sizes)
     for owner in (torch, torch.Tensor):

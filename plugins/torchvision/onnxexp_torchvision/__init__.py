@@ -10,7 +10,7 @@ __all__ = ["plugin"]
 
 
 class Torchvision:
-    """The plugin: symbolics of ``torchvision``, which need not be installed."""
+    """The plugin with symbolics of ``torchvision``, which need not be installed."""
 
     symbolics = (BOXES, REGIONS, DEFORMABLE)
 

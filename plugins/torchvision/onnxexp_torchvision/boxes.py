@@ -31,7 +31,7 @@ def nms(op: Builder, dets: Tensor, scores: Tensor, iou_threshold: float) -> Tens
 
 
 def _float_below(value: float) -> float:
-    """The largest float32 that is not above a number.
+    """Return the largest float32 that is not above a number.
 
     torchvision compares the float32 overlap with a float64 threshold, ONNX with a float32 one.
     """

@@ -18,13 +18,11 @@ def deform_conv2d(
     op: Builder, input: Tensor, weight: Tensor, offset: Tensor, mask: Tensor, bias: Tensor, stride_h: int, stride_w: int,
     pad_h: int, pad_w: int, dilation_h: int, dilation_w: int, groups: int, offset_groups: int, use_mask: bool,
 ) -> Tensor:  # fmt: skip
-    """deform_conv2d(Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt stride_h, SymInt stride_w,
-    SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups, SymInt offset_groups,
-    bool use_mask) -> Tensor
+    """deform_conv2d(Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt stride_h, ...) -> Tensor
 
-    DeformConv where the target has it, else GridSample at the places of the kernel's elements, and a product with the kernel.
-    `input` is [batch, channels, height, width], `offset` [batch, 2 * offset_groups * kernel, out height, out width] with y before
-    x, `mask` [batch, offset_groups * kernel, out height, out width].
+    Emits DeformConv where the target has it, else GridSample at the places of the kernel's elements, and a product with the
+    kernel. `input` is [batch, channels, height, width], `offset` [batch, 2 * offset_groups * kernel, out height, out width] with
+    y before x, `mask` [batch, offset_groups * kernel, out height, out width].
     """
     kernel = [] if weight.shape is None else [size for size in weight.shape[2:] if isinstance(size, int)]
     numbers = op.static(
@@ -68,9 +66,9 @@ def _sampled(
 
 
 def _grid(op: Builder, moved: Tensor, kernel: list[int], numbers: list[int], out: Any, size: Any) -> Tensor:
-    """GridSample's places, x before y, between -1 and 1.
+    """Compute GridSample's places, x before y, where the image spans -1 to 1.
 
-    Their shape is [batch * offset groups, elements, out height, out width, 2].
+    The shape is [batch * offset groups, elements, out height, out width, 2].
     """
     places = []
     for axis in (1, 0):
@@ -87,7 +85,7 @@ def _grid(op: Builder, moved: Tensor, kernel: list[int], numbers: list[int], out
 
 
 def _size(op: Builder, x: Tensor, axis: int) -> Any:
-    """A size as a number, or as a 0-d int64 tensor."""
+    """Return a size as a number, or as a 0-d int64 tensor."""
     known = None if x.shape is None else x.shape[axis]
     return known if isinstance(known, int) else op.Gather(op.Shape(x), axis)
 

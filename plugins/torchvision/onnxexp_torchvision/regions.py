@@ -29,10 +29,9 @@ def roi_align(
     sampling_ratio: int,
     aligned: bool,
 ) -> Tensor:
-    """roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, int sampling_ratio,
-    bool aligned) -> Tensor
+    """roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, ...) -> Tensor
 
-    RoiAlign. Returns [regions, channels, pooled_height, pooled_width] in the dtype of `input`.
+    Emits RoiAlign. Returns [regions, channels, pooled_height, pooled_width] in the dtype of `input`.
     """
     size = op.static([pooled_height, pooled_width], "the pooled size")
     return _aligned(op, input, rois, spatial_scale, size, sampling_ratio, aligned)
@@ -48,8 +47,7 @@ def ps_roi_align(
     pooled_width: int,
     sampling_ratio: int,
 ) -> list[Tensor | None]:
-    """ps_roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width,
-    int sampling_ratio) -> (Tensor, Tensor)
+    """ps_roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, ...) -> (Tensor, Tensor)
 
     Bin (i, j) of output channel c is RoiAlign's bin of input channel (c * pooled_height + i) * pooled_width + j. The second
     result, the mapping of channels, is for training only.
@@ -71,7 +69,7 @@ def roi_pool(
 ) -> list[Tensor | None]:
     """roi_pool(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width) -> (Tensor, Tensor)
 
-    MaxRoiPool. The second result, the places of the maxima, is for training only.
+    Emits MaxRoiPool. The second result, the places of the maxima, is for training only.
     """
     size = op.static([pooled_height, pooled_width], "the pooled size")
     x, regions = (op.cast(each, torch.float32) for each in (input, rois))

@@ -1,7 +1,7 @@
 """Names of a cache: that of the forward's parameter, and that in a graph.
 
-transformers calls it ``cache`` since 5.24, and ``past_key_values`` or, without attention, ``cache_params`` before. A graph has
-``past_key_values.0.key`` with every version, since the programs that load such files read that name.
+The parameter is ``cache`` since transformers 5.24, and ``past_key_values`` or, without attention, ``cache_params`` before. A
+graph has ``past_key_values.0.key`` with every version, since the programs that load such files read that name.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ RENAMED = {"cache": "past_key_values", "cache_params": "past_key_values"}
 
 
 def cache_parameter(forward: Callable[..., Any]) -> str | None:
-    """Return the name of a forward's parameter for the cache; None where it has none.
+    """Return the name of a forward's parameter for the cache, or None.
 
-    It is ``cache`` from transformers 5.24 on, ``past_key_values`` or ``cache_params`` before. A ``cache`` that is a dict, as in
-    XLM and FlauBERT, does not count.
+    The name is ``cache`` from transformers 5.24 on, ``past_key_values`` or ``cache_params`` before. A ``cache`` that is a dict,
+    as in XLM and FlauBERT, does not count.
 
     Args:
         forward: The forward of a model of transformers.
@@ -35,7 +35,7 @@ def cache_parameter(forward: Callable[..., Any]) -> str | None:
 def cache_argument(forward: Callable[..., Any], cache: Any) -> dict[str, Any]:
     """Return a cache as a keyword argument of a forward.
 
-    Raises OptionError for a forward that takes none.
+    Raises OptionError for a forward without a parameter for the cache.
     """
     name = cache_parameter(forward)
     if name is None:

@@ -33,8 +33,9 @@ _DERIVED = ("batch_size", "_sliding_window_tensor")
 def register_caches() -> None:
     """Register the cache classes of transformers that have been imported.
 
-    Imports nothing. A class that is registered already keeps its registration, since programs may depend on its structure: after
-    transformers' own registration of DynamicCache the names of its tensors are ``key_cache.0`` and ``value_cache.0``.
+    The function imports nothing. A class that is registered already keeps its registration, since programs may depend on its
+    structure: after transformers' own registration of DynamicCache the names of its tensors are ``key_cache.0`` and
+    ``value_cache.0``.
     """
     module = sys.modules.get("transformers.cache_utils")
     base = None if module is None else vars(module).get("Cache")  # absent while another thread imports the module
@@ -70,7 +71,7 @@ def _flatten_with_keys(cache: Any) -> tuple[list[tuple[Any, Any]], Any]:
 
 
 def _described(cache: Any) -> tuple[list[tuple[str, Any]], Any]:
-    """Return the named leaves of a cache, its numbers of tokens last, and the rest."""
+    """Return the named leaves of a cache, its token counts last, and the rest."""
     writer = _Writer()
     context = writer.object(cache, "")
     return [*writer.leaves, *reversed(writer.lengths.values())], context
@@ -82,9 +83,9 @@ def _unflatten(leaves: Iterable[Any], context: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class _Slot:
-    """The place of a leaf that is no tensor.
+    """A wrapper of a leaf that is no tensor.
 
-    pytree also builds structures of positions.
+    pytree also builds caches from such leaves, for example from positions.
     """
 
     value: Any
@@ -121,8 +122,8 @@ class _Writer:
     def _dropped(self, length: Any, keys: Any) -> Any:
         """Describe the number of tokens that a layer with a window has seen.
 
-        It is the number of keys where the window is not full. Only the difference is part of the context, so that the number of
-        keys may be dynamic.
+        Where the window is not full, the number is that of the keys. Only the difference is part of the context, so that the
+        number of keys may be dynamic.
         """
         return {"dropped": int(length - _tokens(keys))}
 
@@ -158,7 +159,7 @@ def _constant(value: Any, name: str) -> Any:
 
 
 def _read(plan: Any, leaves: Sequence[Any]) -> Any:
-    """Build what a `_Writer` described."""
+    """Build a cache from the description of a `_Writer`."""
     if not isinstance(plan, dict):
         return plan
     kind, content = next(iter(plan.items()))

@@ -26,9 +26,9 @@ _LARGEST = 1 << 28
 
 
 def check_files(folder: Path) -> None:
-    """Raise OptionError for a file that a load would read, and that is none.
+    """Raise OptionError for an irregular file that a load would read.
 
-    To read a pipe or a device may never end. The weights that an index names must be in the folder.
+    A read of a pipe or a device may never end. The weights that an index lists must be in the folder.
     """
     for file in sorted(folder.iterdir()):
         if file.suffix in _READ and file.exists() and not file.is_dir() and not file.is_file():
@@ -41,7 +41,7 @@ def check_files(folder: Path) -> None:
 def tokenizer_files(folder: Path) -> list[Path]:
     """Return the files of the tokenizer and the processor.
 
-    Warns of those that are left out: a link that leads out of the checkpoint, a file that is not regular, and a huge one.
+    Files that are left out cause a warning: a link that leads out of the checkpoint, a file that is not regular, and a huge one.
     """
     found = []
     for file in sorted(folder.iterdir()):
@@ -57,9 +57,9 @@ def tokenizer_files(folder: Path) -> list[Path]:
 
 
 def _problem(file: Path) -> str | None:
-    """Return why a file must not be copied, "" if it may be.
+    """Return why a file must not be copied, or "" if it may be copied.
 
-    Returns None if there is no such file.
+    Returns None for a folder.
     """
     try:
         place = file.resolve(strict=True)
@@ -76,9 +76,9 @@ def _problem(file: Path) -> str | None:
 
 
 def _roots(folder: Path) -> Iterator[Path]:
-    """Generate the folders that the files of a checkpoint may lie in.
+    """Yield the folders in which the files of a checkpoint may be.
 
-    In the cache of huggingface_hub the files of a snapshot are links into ``blobs`` of the same model, or of the whole cache.
+    In the cache of huggingface_hub, the files of a snapshot are links into ``blobs`` of the same model, or of the whole cache.
     """
     folder = folder.resolve()
     yield folder
@@ -89,7 +89,7 @@ def _roots(folder: Path) -> Iterator[Path]:
 
 
 def _shards(index: Path) -> list[str]:
-    """Return the names of the files in an index; none where it is damaged."""
+    """Return the names of the files in an index, or no names if it is damaged."""
     try:
         names = read_json(index)["weight_map"].values()
         return [name for name in names if isinstance(name, str)]

@@ -70,7 +70,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 
 def _command(options: argparse.Namespace) -> str:
-    """Write the command line that has these options."""
+    """Build the command line with these options."""
     words = ["onnxexp", "export", options.target, "--task", options.task, "-o", str(options.output)]
     for name in ("cache", "max_length", "dtype", "opset"):
         if vars(options)[name] is not None:

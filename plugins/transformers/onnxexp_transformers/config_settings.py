@@ -46,7 +46,7 @@ def _is_of_the_hub(settings: Mapping[str, Any], backbone: str) -> bool:
 
 
 def _tables(value: Any) -> Iterator[Mapping[str, Any]]:
-    """Generate all tables in the contents of a JSON file."""
+    """Yield all tables in the contents of a JSON file."""
     if isinstance(value, dict):
         yield value
     for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
@@ -56,7 +56,7 @@ def _tables(value: Any) -> Iterator[Mapping[str, Any]]:
 def own_implementations(config: PreTrainedConfig, file: str) -> None:
     """Let PyTorch's own code compute the attention and the experts.
 
-    A file may select kernels of the hub, of anyone, which are loaded when the model is made.
+    A file may select kernels that anyone has uploaded to the hub. They are loaded when the model is made.
 
     Args:
         config: The configuration that was read from the file. A selection of other code for the same computation is removed from
@@ -83,7 +83,7 @@ def own_implementations(config: PreTrainedConfig, file: str) -> None:
 
 
 def _configs(config: PreTrainedConfig) -> Iterator[PreTrainedConfig]:
-    """Generate a configuration and those inside it."""
+    """Yield a configuration and those inside it."""
     yield config
     for value in [*vars(config).values()]:
         if isinstance(value, PreTrainedConfig):

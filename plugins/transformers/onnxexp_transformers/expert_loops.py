@@ -20,14 +20,17 @@ __all__ = ["all_experts"]
 
 @contextlib.contextmanager
 def all_experts(model: torch.nn.Module) -> Iterator[None]:
-    """Let the layers of experts of a model loop over all their experts for a while."""
+    """Let a model's layers of experts loop over all experts inside the `with`."""
     layers = [module for module in model.modules() if _loops(module)]
     with replace_attributes((layer, "forward", _over_all(layer, layer.forward)) for layer in layers):
         yield
 
 
 def _loops(module: torch.nn.Module) -> bool:
-    """Whether a module is a dict of experts; other layers have one tensor for all."""
+    """Return whether a module is a dict of experts.
+
+    Other layers have one tensor for all experts.
+    """
     return isinstance(module, torch.nn.ModuleDict) and "num_experts" in vars(module)
 
 

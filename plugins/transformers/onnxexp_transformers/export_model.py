@@ -30,7 +30,7 @@ class ExportedModel(ExportedParts):
     Attributes:
         task: The name of the task.
         programs: The `onnxexp.ONNXProgram` of each part, by the name of its file without ``.onnx``.
-        program: The only program. OptionError where the model has several parts.
+        program: The only program; raises OptionError if the model has several parts.
         loaded: The original model, and the folder that it comes from.
         options: The options of the task, such as ``cache``.
     """
@@ -101,7 +101,7 @@ def export(
 def _program(part: Part, options: Mapping[str, Any]) -> onnxexp.ONNXProgram:
     """Export a part.
 
-    Images have the example's size only, where the model fixes their size in Python.
+    If the model fixes the size of images in Python, the size in the graph is static.
     """
     exported = functools.partial(onnxexp.export, part.module, kwargs=dict(part.inputs), **options)
     shapes = dict(part.dynamic_shapes)
@@ -123,5 +123,8 @@ def _program(part: Part, options: Mapping[str, Any]) -> onnxexp.ONNXProgram:
 
 
 def _without(axes: Any, labels: Sequence[str]) -> Any:
-    """Return the axes of an input without those labels; a container's axes stay."""
+    """Return the axes of an input without those labels.
+
+    The axes of a container stay as they are.
+    """
     return {axis: label for axis, label in axes.items() if label not in labels} if isinstance(axes, dict) else axes

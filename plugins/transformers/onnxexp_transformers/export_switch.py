@@ -16,10 +16,10 @@ _NAME = "onnx_export"
 
 @contextlib.contextmanager
 def export_switch(model: torch.nn.Module) -> Iterator[None]:
-    """Set ``onnx_export`` in the configurations of a model's modules for a while.
+    """Set ``onnx_export`` in the configurations of a model inside the `with`.
 
-    Models with windows, as Longformer and LED, then cut them by `unfold`. Otherwise they compute strides of memory, which a trace
-    has as the example's numbers. Most configurations have no such field: it is removed again.
+    Models with windows, as Longformer and LED, then cut them by `unfold`. Otherwise they compute strides of memory, which a
+    trace has as the example's numbers. Most configurations have no such field, which is removed again.
     """
     found = {id(config): vars(config) for module in model.modules() if isinstance(config := _config(module), PreTrainedConfig)}
     before = [(fields, fields.get(_NAME)) for fields in found.values()]

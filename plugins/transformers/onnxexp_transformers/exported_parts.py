@@ -1,4 +1,4 @@
-"""What an export for a task consists of."""
+"""The parts of an export for a task."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ class ExportedParts:
 
     @property
     def program(self) -> onnxexp.ONNXProgram:
-        """The only program. Raises OptionError where the model has several parts."""
+        """The only program.
+
+        Raises OptionError if the model has several parts.
+        """
         if len(self.programs) != 1:
             raise OptionError(f"the model has several parts: choose one of programs: {', '.join(self.programs)}")
         return next(iter(self.programs.values()))

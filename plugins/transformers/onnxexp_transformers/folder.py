@@ -40,7 +40,7 @@ def check_folder(folder: Path, task: str, parts: Collection[str], loaded: Loaded
 
 
 def write_folder(folder: Path, parts: ExportedParts, command: str | None) -> Path:
-    """Write a folder; see `ExportedModel.save`."""
+    """Write a folder, as `ExportedModel.save` describes."""
     folder, model = folder.absolute(), parts.loaded.model
     graphs = [f"{name}.onnx" for name in parts.programs]
     with new_folder(folder, {"task": parts.task, "options": dict(parts.options), "graphs": graphs}) as hidden:
@@ -59,7 +59,7 @@ def write_folder(folder: Path, parts: ExportedParts, command: str | None) -> Pat
 
 
 def _write_genai_config(place: Path, program: onnxexp.ONNXProgram, model: Any) -> None:
-    """Write the file by which onnxruntime-genai loads the folder, where it can."""
+    """Write the configuration of onnxruntime-genai if it supports the model's cache."""
     described = genai_config(program.model.graph, model.config, model.generation_config)
     if described is not None:
         (place / "genai_config.json").write_text(json.dumps(described, indent=2) + "\n", "utf-8")

@@ -20,7 +20,7 @@ def genai_config(graph: ir.Graph, config: Any, generation: Any) -> dict[str, Any
         config: The model's configuration.
         generation: Its generation configuration.
 
-    Returns None for a cache that onnxruntime-genai does not have: it needs keys and values of one shape in every layer.
+    Returns None for a cache that onnxruntime-genai does not support: it needs keys and values of one shape in every layer.
     """
     states = {match.groups(): value for value in graph.inputs if (match := _STATE.fullmatch(value.name or ""))}
     layers = {layer for layer, _ in states}

@@ -71,7 +71,7 @@ class TextGenerator:
             )
 
     def generate(self, inputs: Any, *, on_tokens: Callable[[Tokens], None] | None = None, **options: Any) -> Tokens:
-        """Generate text; return the prompts with the new tokens, int64[batch, length].
+        """Generate text, and return the prompts with the new tokens, int64[batch, length].
 
         Args:
             inputs: The prompts; see `stream`.
@@ -142,7 +142,7 @@ class TextGenerator:
         return logits, state
 
     def _step(self, ids: Tokens, mask: Tokens, state: dict[str, Any]) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
-        """Run the model once; return the logits of the last token, and the cache."""
+        """Run the model once, and return the logits of the last token and the cache."""
         positions = np.maximum(np.cumsum(mask, axis=1) - 1, 0)[:, -ids.shape[1] :]
         feeds = {"input_ids": ids, "attention_mask": self._whole(mask), "position_ids": positions}
         feeds = {name: np.ascontiguousarray(feeds[name]) for name in self._inputs.keys() & feeds.keys()}
@@ -183,7 +183,7 @@ class TextGenerator:
         return np.pad(mask, ((0, 0), (0, size - mask.shape[1])))
 
     def _empty_cache(self, batch: int) -> dict[str, Any]:
-        """Make the cache before the first token: zeros, no tokens in an axis that grows."""
+        """Make the cache before the first token: zeros, and length 0 where it grows."""
         empty = {}
         for name, slot in self._inputs.items():
             if name.startswith("past_"):
@@ -193,9 +193,9 @@ class TextGenerator:
 
 
 def generate(source: str | os.PathLike[str] | onnxexp.ONNXProgram, inputs: Any, **options: Any) -> Tokens:
-    """Generate text with an exported model; return prompts and new tokens.
+    """Generate text with an exported model, and return prompts and new tokens.
 
-    Their type is int64[batch, length]. For several calls, `TextGenerator` loads the model once.
+    The result is int64[batch, length]. For several calls, `TextGenerator` loads the model once.
 
     Args:
         source: An exported folder, an ONNX file, or a program of the task text-generation.
@@ -248,7 +248,10 @@ def _prompts(inputs: Any) -> tuple[Tokens, Tokens]:
 
 
 def _zeros(sizes: Sequence[int], kind: str) -> Any:
-    """Make a tensor of ONNX Runtime; `kind` is ONNX's name of the dtype."""
+    """Make a tensor of zeros for ONNX Runtime.
+
+    `kind` is ONNX's name of the dtype.
+    """
     if kind == "bfloat16":  # numpy has none
         raw, type_ = np.zeros(sizes, np.uint16), onnx.TensorProto.BFLOAT16
         return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(raw, type_)

@@ -30,11 +30,11 @@ _SHOWN = 5
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Loaded:
-    """A model, and where it comes from.
+    """A model and its origin.
 
     Attributes:
         model: The model of transformers.
-        folder: Its checkpoint folder; None where there is none.
+        folder: Its checkpoint folder, or None.
         tokenizer: The files of its tokenizer and its processor.
     """
 
@@ -44,7 +44,9 @@ class Loaded:
 
 
 def load(source: Any, task: Task, *, trust_remote_code: bool = False, dtype: torch.dtype | None = None) -> Loaded:
-    """Load a model of transformers in evaluation mode; a given model stays as it is.
+    """Load a model of transformers in evaluation mode.
+
+    A given model stays as it is.
 
     Args:
         source: A model, a configuration (its weights are random), the path of a checkpoint folder, or of a ``config.json``.
@@ -117,7 +119,7 @@ def _random(config: PreTrainedConfig, task: Task, dtype: torch.dtype | None, wha
 
 @contextlib.contextmanager
 def _explained(what: str) -> Iterator[None]:
-    """Turn the errors of a load into OptionErrors with a cure."""
+    """Turn errors of a load inside the `with` into OptionErrors with a cure."""
     try:
         yield
     except OptionError:

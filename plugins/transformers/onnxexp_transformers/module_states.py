@@ -1,6 +1,6 @@
 """States in attributes of modules, as RecurrentGemma has them.
 
-They become inputs and outputs of an export.
+The states become inputs and outputs of an export.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["assigned_states", "with_states"]
 def assigned_states(model: torch.nn.Module) -> Iterator[dict[str, torch.Tensor]]:
     """Collect the tensors that a run assigns to attributes, and undo the assignments.
 
-    The dict is filled at the end. Its keys are ``module.path.attribute``.
+    The yielded dict is filled at the end. Its keys are ``module.path.attribute``.
     """
     before = _attributes(model)
     found: dict[str, torch.Tensor] = {}
@@ -33,7 +33,10 @@ def assigned_states(model: torch.nn.Module) -> Iterator[dict[str, torch.Tensor]]
 
 @contextlib.contextmanager
 def with_states(model: torch.nn.Module, states: Mapping[str, torch.Tensor]) -> Iterator[dict[str, torch.Tensor]]:
-    """Assign states to a model's attributes; the dict gets those after the run."""
+    """Assign states to a model's attributes inside the `with`.
+
+    The yielded dict contains the states after the run.
+    """
     before = _attributes(model)
     results: dict[str, torch.Tensor] = {}
     for name, state in states.items():

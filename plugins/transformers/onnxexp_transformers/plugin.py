@@ -1,6 +1,6 @@
-"""The plugin: caches of transformers are inputs and outputs of an export.
+"""The plugin that makes transformers' caches inputs and outputs of an export.
 
-Its models take the paths that they have for exports.
+It also selects the code of transformers that is meant for exports.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class _Plugin:
     def capture_context(self) -> AbstractContextManager[Any]:
         """Register the caches before the core flattens the example.
 
-        Modules of transformers see their switch for exports.
+        The returned context sets the switch by which modules of transformers run their code for exports.
         """
         register_caches()
         return nullcontext() if NO_TORCHSCRIPT else replace_attributes([tracing_switch()])

@@ -44,7 +44,7 @@ def shareable(graph: ir.Graph) -> list[str]:
 
 
 def _parents(graph: ir.Graph) -> dict[ir.Graph, ir.Node]:
-    """The If of each of its branches."""
+    """Map each branch of an If to the If."""
     return {
         attribute.as_graph(): node
         for node in ir.traversal.RecursiveGraphIterator(graph)
@@ -53,7 +53,7 @@ def _parents(graph: ir.Graph) -> dict[ir.Graph, ir.Node]:
 
 
 def _writers(past: ir.Value, present: ir.Value | None, parents: Mapping[ir.Graph, ir.Node]) -> Sequence[ir.Node]:
-    """The nodes that write `present` into the buffer of `past`, if they may."""
+    """List the nodes that write `present` into the buffer of `past`, if they may."""
     sizes = [] if past.shape is None else list(past.shape)
     if present is None or present.shape != past.shape or present.dtype != past.dtype or len(sizes) < 2:
         return []
@@ -78,6 +78,6 @@ def _returned(value: ir.Value, parents: Mapping[ir.Graph, ir.Node]) -> ir.Value 
 
 
 def _partners(writer: ir.Node) -> set[ir.Value]:
-    """The inputs that a node writes in place all together."""
+    """Return all inputs that a node writes in place together."""
     places = _WRITES[writer.domain, writer.op_type]
     return {value for place in places if (value := writer.inputs[place]) is not None}

@@ -1,8 +1,7 @@
 """Switch modules of transformers to the paths that they have for exports.
 
-The switch is ``torch.jit.is_tracing()``.
-
-Where it is true, models of images leave out shortcuts for the configured size, which would fix the size of the graph.
+The switch is ``torch.jit.is_tracing()``. Where it is true, models of images leave out shortcuts for the configured size, which
+would fix the size of the graph.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _PACKAGES = ("transformers", "transformers_modules")
 def tracing_switch() -> tuple[Any, str, Callable[[], bool]]:
     """Return the replacement (owner, name, function) of `torch.jit.is_tracing`.
 
-    In captures of torch.export it is true for transformers, and false for torch's own modules.
+    In captures of torch.export, the function returns true if transformers calls it, and false otherwise.
     """
     original: Any = vars(torch.jit)["is_tracing"]
     is_scripting = vars(torch.jit)["is_scripting"]

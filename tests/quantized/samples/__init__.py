@@ -1,4 +1,4 @@
-"""Calls of torch's functions on quantized tensors, for the tests of the functions and for the conformance run.
+"""Samples of calls on quantized tensors, for the tests and the conformance run.
 
 Every table has the samples of a function by the function's name.
 """

@@ -19,12 +19,12 @@ def packed(call: Callable[[Operands, Any], Any], dtype: torch.dtype = torch.quin
 
 
 def bytewise(bits: str, call: Callable[[Operands, Any], Any]) -> Layer:
-    """A table of bytes, which ends with the scale and the smallest number of each row."""
+    """Pack a table into bytes, each row with its scale and its smallest number."""
     return Layer(lambda t: getattr(Q, f"embedding_bag_{bits}_prepack")(t.table), call)
 
 
 def bags(name: str) -> list[Callable[[Operands, Any], Any]]:
-    """Bags with offsets, of one size, and with weights."""
+    """Call on bags with offsets, with weights and the last offset, and with int32."""
     offsets, ends = torch.tensor([0, 2, 2]), torch.tensor([0, 2, 2, 6])
     return [
         lambda t, table: getattr(Q, name)(table, t.rows.flatten(), offsets),

@@ -1,4 +1,4 @@
-"""Samples with torch's integers, bit by bit: functions that move integers, compare them, or read parameters."""
+"""Samples whose integers are torch's: moves, comparisons, reads of parameters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TO = (0.04, 50)
 
 
 def resampled(name: str, axes: int) -> Row:
-    """An operator that TorchScript has for `interpolate`."""
+    """Call an operator that TorchScript has for `interpolate`."""
     operator = getattr(torch.ops.aten, name)  # by its name; __getattr__ would make another
     return lambda t: operator({2: t.x, 3: t.v}[axes], [9, 8, 7][:axes])
 

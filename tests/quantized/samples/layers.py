@@ -1,4 +1,4 @@
-"""Samples of static convolutions and linear layers, and of the functions that pack and read their weights."""
+"""Samples of static convolutions and linear layers, and of their packed weights."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def image(t: Operands, axes: int) -> Any:
 
 
 def packed(axes: int, *, groups: int = 1, bias: bool = True, **settings: int) -> Row:
-    """The packed weight of a convolution."""
+    """Pack the weight of a convolution."""
     used = {"stride": 2, "padding": 1, "dilation": 1} | settings
     lists = [[number] * axes for number in used.values()]
     return lambda t: getattr(Q, f"conv{axes}d_prepack")(
@@ -61,7 +61,10 @@ def linear(kind: str, *settings: float, engine: str = "fbgemm") -> Layer:
 
 
 def linear_in_float(kind: str) -> Layer:
-    """A layer with a float result. The export stores its bias in steps of the product of the two scales."""
+    """Build a layer with a float result.
+
+    The export stores its bias in steps of the product of the two scales.
+    """
     call = getattr(Q, f"linear_with_input_q_dq_qweight_dq{kind}_output_fp32")
     return Layer(
         lambda t: Q.linear_prepack(t.w0, t.b),
@@ -95,7 +98,7 @@ LINEAR_IN_FLOAT: dict[str, list[Row]] = {
 
 
 def unpacked(pack: Row, unpack: str) -> Row:
-    """A weight and a bias after packing."""
+    """Unpack a weight and a bias after packing."""
 
     def row(t: Operands) -> Any:
         weight, bias = getattr(Q, unpack)(pack(t))

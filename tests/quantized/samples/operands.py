@@ -119,14 +119,14 @@ def constants() -> dict[str, torch.Tensor]:
 
 
 def rows_quantized(table: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """A table with a scale and a zero point, both floats, for each row."""
+    """Quantize a table with a float scale and a float zero point for each row."""
     low, high = table.aminmax(dim=1)
     scale = (high - low) / (255 if dtype is torch.quint8 else 15)
     return torch.quantize_per_channel(table, scale, -low / scale, 0, dtype)
 
 
 def _weight(*size: int) -> torch.Tensor:
-    """A weight with a scale for each output channel."""
+    """Draw a weight with a scale for each output channel."""
     values = torch.randn(size, generator=torch.Generator().manual_seed(1))
     scales, zero_points = torch.linspace(0.01, 0.03, size[0]), torch.zeros(size[0], dtype=torch.int64)
     return torch.quantize_per_channel(values, scales, zero_points, 0, torch.qint8)
@@ -146,7 +146,7 @@ def quantize(tensors: Mapping[str, torch.Tensor], dtype: torch.dtype) -> dict[st
 
 
 def written(of: Row) -> Row:
-    """A function in place: its result, and the tensor that it wrote to."""
+    """Return the result of a function, and the tensor that it wrote to."""
 
     def row(t: Operands) -> Any:
         target = t.x.clone()

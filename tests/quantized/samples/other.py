@@ -1,4 +1,4 @@
-"""Samples of operators that models seldom call: torch's own functions call them, or a conversion does."""
+"""Samples of operators that torch's own functions or a conversion call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ A, Q = torch.ops.aten, torch.ops.quantized
 
 
 def gru(cell: Callable[[Any, Any, torch.Tensor], Any], pack: Row = Q.linear_prepack) -> Layer:
-    """A GRU whose weights the model packs itself, for an input of 4 and a state of 2 elements."""
+    """Build a GRU that packs its own weights, for 4 inputs and 2 state elements."""
 
     def call(t: Operands, packed: Any) -> Any:
         made = cell(pack(t.w0, t.b), pack(t.w0[:, :2], t.b), t.b)
@@ -34,7 +34,7 @@ def repacked(table: Any) -> Any:
 
 
 def in_bytes(bits: str, *, limits: bool = False) -> Row:
-    """A table of bytes that the model packs itself."""
+    """Build a table of bytes that the model packs itself."""
     if limits:
         pack = getattr(Q, f"embedding_bag_{bits}_prepack_with_rowwise_min_max")
         return lambda t: pack(t.table, torch.stack(t.table.aminmax(dim=1), 1))

@@ -1,4 +1,4 @@
-"""Samples that write their result into a tensor that the caller gives."""
+"""Samples that write their result into a tensor of the caller."""
 
 from __future__ import annotations
 

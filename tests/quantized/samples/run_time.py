@@ -17,12 +17,12 @@ _RANGE = float(inputs()["f"].max() - inputs()["f"].min())
 
 
 def images(t: Operands, axes: int) -> Any:
-    """A float tensor of 4 channels, in the shape of a convolution's input."""
+    """Return a float tensor of 4 channels, in the shape of a convolution's input."""
     return {1: lambda: t.f[0].transpose(0, 1), 2: lambda: t.f, 3: lambda: t.f[:, :, None].repeat(1, 1, 3, 1, 1)}[axes]()
 
 
 def convolution(axes: int, reduced: bool) -> Layer:
-    """torch quantizes the result with the scale of the input."""
+    """Build a dynamic convolution; torch quantizes its result by the input's scale."""
     steps = 127 if reduced else 255
     call = getattr(Q, f"conv{axes}d_dynamic")
     return Layer(packed(axes), lambda t, packed: call(images(t, axes), packed, reduced), quantum=_RANGE / steps)
@@ -77,7 +77,7 @@ RUN_TIME: dict[str, list[Row]] = {
 
 
 def recurrent(kind: Any, *, quantum: float = 0.0, **options: Any) -> Layer:
-    """A module with packed weights, called without and with states."""
+    """Build a module with packed weights, called without and with states."""
 
     def pack(t: Operands) -> Any:
         torch.manual_seed(0)

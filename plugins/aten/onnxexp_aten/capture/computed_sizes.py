@@ -45,7 +45,7 @@ def _logspace(
 
 
 def _is_computed(steps: Any, start: Any, end: Any, dtype: torch.dtype) -> bool:
-    """Whether the steps are symbolic, between real numbers."""
+    """Return whether the steps are symbolic and both ends are real numbers."""
     real = all(isinstance(bound, (int, float, torch.SymInt, torch.SymFloat)) for bound in (start, end))
     return isinstance(steps, torch.SymInt) and real and not dtype.is_complex
 

@@ -21,7 +21,7 @@ def contiguous(
 ) -> torch.Tensor:
     """Call aten::contiguous if the layout depends on sizes.
 
-    A new name for the tensor is its argument: the capture would take a result that is the argument itself for both.
+    Its argument is an alias of the tensor. If the result were the tensor itself, the capture would replace the tensor by it.
     """
     if memory_format is not torch.contiguous_format or self.layout is not torch.strided or not _may_copy(self):
         return original(self, memory_format=memory_format)
@@ -29,9 +29,10 @@ def contiguous(
 
 
 def _may_copy(x: torch.Tensor) -> bool:
-    """Whether symbolic strides are not those of a contiguous tensor at every size.
+    """Return whether symbolic strides differ from contiguous ones at some size.
 
-    They are compared as expressions: for torch, what an operator before found true at the example's sizes is always so.
+    The strides are compared as expressions, since torch takes for always true what an earlier operator found true at the
+    example's sizes.
     """
     if all(isinstance(number, int) for number in (*x.shape, *x.stride())):
         return False

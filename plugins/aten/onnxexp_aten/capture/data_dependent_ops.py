@@ -39,12 +39,15 @@ def _call_own(name: str, original: Callable[..., Any], *args: Any, **options: An
 
 
 def _depends_on_values(x: Any) -> bool:
-    """Whether a size depends on values; False under Dynamo, which cannot test it."""
+    """Return whether a size depends on values, or False where Dynamo cannot test it."""
     return isinstance(x, torch.Tensor) and not torch.compiler.is_dynamo_compiling() and bool(free_unbacked_symbols(x.shape))
 
 
 def _has_known_sizes(*args: Any, **options: Any) -> bool:
-    """Whether no size depends on values: torch compares sizes with 0 and 1."""
+    """Return whether no size depends on values.
+
+    torch compares sizes with 0 and 1, which fails for a size that depends on values.
+    """
     return not any(map(_depends_on_values, (*args, *options.values())))
 
 
@@ -68,7 +71,7 @@ _STATIC: dict[str, Callable[..., bool]] = {
 
 
 def _split_at(axis: int, least_rank: int, original: Callable[..., Any], input: torch.Tensor, *args: Any, **options: Any) -> Any:
-    """Call hsplit, vsplit or dsplit of a dynamic axis at indices as tensor_split."""
+    """Call tensor_split for hsplit, vsplit or dsplit of a dynamic axis at indices."""
     places, axis = (*args, *options.values()), min(axis, input.dim() - 1)
     at_indices = len(places) == 1 and isinstance(places[0], (list, tuple)) and input.dim() >= least_rank
     if not at_indices or isinstance(input.shape[axis], int):
@@ -79,7 +82,7 @@ def _split_at(axis: int, least_rank: int, original: Callable[..., Any], input: t
 def _tensor_split(
     original: Callable[..., Any], input: torch.Tensor, indices_or_sections: Any = None, dim: int = 0, **options: Any
 ) -> Any:
-    """Call our operator for a dynamic axis, also with split points that a tensor has."""
+    """Call our operator for a dynamic axis, also with split points in a tensor."""
     by = indices_or_sections if indices_or_sections is not None else next(iter(options.values()))
     if isinstance(input.shape[dim], int):
         return original(input, by, dim)
@@ -87,16 +90,16 @@ def _tensor_split(
 
 
 def _unique(original: Callable[..., Any], mode: Any, func: Any, x: Any, dim: int | None, *args: Any, **options: Any) -> Any:
-    """Call torch's shapes of unique, wrong for a negative dim.
+    """Infer the shapes of unique by torch's function, and correct its results.
 
-    In torch 2.11 the indices have the dtype of x.
+    torch takes a negative dim wrongly, and in torch 2.11 the indices have the dtype of x.
     """
     values, *indices = original(mode, func, x, dim + x.dim() if dim is not None and dim < 0 else dim, *args, **options)
     return values, *(_with_dtype(each, torch.int64) for each in indices)
 
 
 def _bincount(original: Callable[..., Any], mode: Any, func: Any, x: Any, weights: Any = None, minlength: Any = 0) -> Any:
-    """Call torch's shape of bincount, whose dtype is wrong in torch 2.11."""
+    """Infer the shape of bincount by torch, and correct the dtype of torch 2.11."""
     counted = torch.int64 if weights is None else torch.float32 if weights.dtype == torch.float32 else torch.float64
     return _with_dtype(original(mode, func, x, weights, minlength), counted)
 
@@ -132,7 +135,7 @@ def _gaussian_nll_loss(
 
 
 def _set_item(original: Callable[..., None], self: torch.Tensor, index: Any, value: Any) -> None:
-    """Write at an integer that a tensor holds through the view of that element."""
+    """Write at an index that is an integer tensor, through a view of the element."""
     items = index if isinstance(index, tuple) else (index,)
     views = all(_is_integer(item) or item is None or item is ... or isinstance(item, slice) for item in items)
     if not views or not any(isinstance(item, torch.Tensor) for item in items):
@@ -146,7 +149,7 @@ def _set_item(original: Callable[..., None], self: torch.Tensor, index: Any, val
 
 
 def _is_integer(index: Any) -> bool:
-    """Whether an index selects one element: an int, or a tensor that is one."""
+    """Return whether an index selects one element: an int, or a tensor that is one."""
     if isinstance(index, torch.Tensor):
         return index.dim() == 0 and index.dtype not in (torch.bool, torch.uint8)
     return isinstance(index, (int, torch.SymInt)) and not isinstance(index, bool)
@@ -185,7 +188,7 @@ def _roll(original: Callable[..., Any], input: torch.Tensor, shifts: Any, dims: 
 
 
 def _take_along_dim(original: Callable[..., torch.Tensor], input: torch.Tensor, indices: torch.Tensor, dim: Any = None) -> Any:
-    """Gather, after both tensors have the same sizes on the other axes."""
+    """Expand both tensors to the same sizes on the other axes, and gather."""
     if not any(isinstance(size, torch.SymInt) for size in (*input.shape, *indices.shape)):
         return original(input, indices, dim)
     if dim is None:
@@ -250,7 +253,7 @@ class _RedirectCalls(TorchFunctionMode):
 
 @contextlib.contextmanager
 def keep_data_dependent_ops(model: torch.nn.Module | None) -> Iterator[None]:
-    """Capture these operators as one node each. Other threads are not affected.
+    """Capture these operators as one node each, without effect on other threads.
 
     With a model, also redirect references to the functions that it stored earlier.
     """

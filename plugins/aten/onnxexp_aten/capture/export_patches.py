@@ -32,7 +32,7 @@ __all__ = ["keep_operators_whole"]
 
 @contextlib.contextmanager
 def keep_operators_whole() -> Iterator[None]:
-    """Capture such operators as one node each, computed sizes as symbols."""
+    """Capture such operators as one node each, and computed sizes as symbols."""
     define_operators()  # a trace takes shapes from these operators, too
     original: Any = torch.export.export
 
@@ -60,7 +60,7 @@ def keep_operators_whole() -> Iterator[None]:
 
 
 def _export_views(export: Callable[[], Any], model: torch.nn.Module) -> Any:
-    """Run an export; where that fails, give the forward views of its inputs.
+    """Run an export; if it changes the shape of an input and fails, run it on views.
 
     torch.export has no counterpart for ``x.unsqueeze_(0)`` of an input, which changes the shape of the caller's tensor: it takes
     the new sizes for those of the input.

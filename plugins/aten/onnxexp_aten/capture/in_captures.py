@@ -16,7 +16,7 @@ __all__ = ["in_captures", "in_forward"]
 
 
 def in_captures(original: Callable[..., Any], replacement: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `replacement`, called with `original` first, in captures of torch.export."""
+    """Call `replacement` with `original` first, in captures of torch.export."""
 
     @functools.wraps(original)
     def call(*args: Any, **options: Any) -> Any:
@@ -27,9 +27,9 @@ def in_captures(original: Callable[..., Any], replacement: Callable[..., Any]) -
 
 
 def in_forward(model: torch.nn.Module, mode: TorchFunctionMode) -> contextlib.AbstractContextManager[None]:
-    """Call the model's forward in a mode; other threads are not affected.
+    """Call the model's forward in a mode, without effect on other threads.
 
-    torch.export itself makes four of five calls that a mode around all of it would see.
+    Of the calls that a mode around all of torch.export would see, torch.export itself makes four of five.
     """
     forward = model.forward
 

@@ -46,7 +46,7 @@ class _TracedPieces(tuple[torch.Tensor, ...]):
         return tuple(self)
 
     def _in_example(self) -> int:
-        """Return the number of pieces in the example; 0 if it depends on values."""
+        """Return the number of pieces in the example, or 0 if it depends on values."""
         return len(self)
 
 
@@ -84,7 +84,7 @@ class _ExportedPieces(_TracedPieces):
 
 
 def _places(index: slice) -> range | None:
-    """Return the indices that a slice counts from one end, else None."""
+    """Return the indices in a slice whose limits count from the same end, else None."""
     start, stop = 0 if index.start is None else index.start, index.stop
     if type(start) is not int or index.step not in (None, 1):
         return None
@@ -94,9 +94,9 @@ def _places(index: slice) -> range | None:
 
 
 class _FlattenedError(Exception):
-    """pytree flattens pieces, most often those that the model returns.
+    """An error where pytree flattens pieces, most often those that a model returns.
 
-    Their number is a guard, which would have no line of the user here: the export runs again with torch's own tuples.
+    The number of pieces would be a guard without a line of the user. The export runs again with torch's own tuples instead.
     """
 
 
@@ -138,7 +138,7 @@ def _unbind(make: Any, original: Callable[..., Any], input: torch.Tensor, dim: i
 
 
 def _axis(x: torch.Tensor, dim: int) -> tuple[int, Any]:
-    """Return an axis counted from the front, and its size; 0 if there is no such axis."""
+    """Count an axis from the front, and return its size, which is 0 for a wrong axis."""
     return (dim % x.dim(), x.shape[dim]) if -x.dim() <= dim < x.dim() else (0, 0)
 
 
@@ -147,7 +147,7 @@ def _is_zero(number: Any) -> bool:
 
 
 def _part(x: torch.Tensor, axis: int, step: Any, index: int) -> torch.Tensor:
-    """Return the piece at `index`, of pieces of `step` elements, the last shorter."""
+    """Return the piece at `index`; pieces have `step` elements, the last maybe fewer."""
     size: Any = x.shape[axis]
     if isinstance(step, int) and step == 1:
         count = size
@@ -167,7 +167,7 @@ _METHODS: dict[str, Callable[..., Any]] = {"split": _split, "chunk": _chunk, "un
 def trace_pieces() -> contextlib.AbstractContextManager[None]:
     """Trace indices of pieces as slices, in calls of a tensor's methods.
 
-    torch's functions stay as they are, since TorchScript compiles no others.
+    torch's functions are not replaced, since TorchScript would not compile the replacements.
     """
     _register_pieces()
     return replace_attributes([(torch.Tensor, name, _in_traces(name, instead)) for name, instead in _METHODS.items()])
@@ -185,7 +185,7 @@ def _in_traces(name: str, replacement: Callable[..., Any]) -> Callable[..., Any]
 
 
 def export_with_pieces(export: Callable[[], Any], model: torch.nn.Module) -> Any:
-    """Run an export with indices of pieces as slices; without them if it fails."""
+    """Run an export with indices of pieces as slices, or without if that fails."""
     _register_pieces()
     owners: dict[str, list[Any]] = {"split": [torch.Tensor], "chunk": [torch, torch.Tensor], "unbind": [torch, torch.Tensor]}
     own = [(owner, name, getattr(owner, name)) for name in owners for owner in owners[name]]  # by its name

@@ -51,7 +51,7 @@ class _PackedSequences:
         self._batches: list[tuple[torch.Tensor, Any]] = []
 
     def batch(self, batch_sizes: torch.Tensor) -> Any:
-        """Return the batch size at `pack`, else the first element of `batch_sizes`."""
+        """Return the batch size from `pack`, else the first element of `batch_sizes`."""
         known = next((batch for sizes, batch in self._batches if sizes is batch_sizes), None)
         return batch_sizes[0].item() if known is None else known
 
@@ -99,7 +99,7 @@ def _associative_scan(
 
 
 def _max_pool1d(original: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """Call a sibling of max_pool1d, which specialises the length."""
+    """Call a sibling of max_pool1d that does not specialise the length."""
     return torch.max_pool1d_with_indices(*args, **options)[0]
 
 

@@ -41,7 +41,7 @@ def _or_symbolic(original: Callable[..., Any], function: Callable[..., Any]) -> 
 def keep_size_functions(model: torch.nn.Module) -> contextlib.AbstractContextManager[None]:
     """Let these functions return symbolic numbers.
 
-    ``len`` is replaced for the files of the modules' forwards: torch calls it very often in a capture.
+    ``len`` is replaced only in the files of the modules' forwards, since torch calls it very often in a capture.
     """
     forwards = (vars(module).get("forward", type(module).forward) for module in model.modules())
     names = {forward.__module__ for forward in forwards if isinstance(forward, (FunctionType, MethodType))}

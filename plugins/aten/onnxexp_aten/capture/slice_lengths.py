@@ -22,10 +22,7 @@ __all__ = ["exact_slice_lengths"]
 
 
 def exact_slice_lengths() -> contextlib.AbstractContextManager[None]:
-    """Give slices of fake tensors their length at every size.
-
-    Other threads are not affected.
-    """
+    """Give slices of fake tensors their length at every size, in this thread only."""
     slice_ = torch.ops.aten.slice.Tensor
     known = fake_impls.op_implementations_dict
     return replace_attributes([(fake_impls, "op_implementations_dict", {**known, slice_: in_captures(known[slice_], _slice)})])
@@ -35,7 +32,7 @@ def _slice(
     original: Callable[..., Any], mode: Any, func: Any, self: torch.Tensor, dim: int = 0,
     start: Any = None, end: Any = None, step: Any = 1,
 ) -> Any:  # fmt: skip
-    """Compute what torch does, but for the order of the limits."""
+    """Infer a slice as torch does, but do not assume that its limits are ordered."""
     if self.dim() == 0 or not any(isinstance(number, torch.SymInt) for number in (self.shape[dim], start, end)):
         return original(mode, func, self, dim, start, end, step)
     size = self.shape[dim]
@@ -53,7 +50,7 @@ def _slice(
 
 
 def _place(size: Any, limit: Any) -> Any:
-    """Return a limit as a place on an axis; None: it is unknown.
+    """Return a limit as a position on an axis, or None if it is unknown.
 
     A limit outside of the axis in the example may be inside at other sizes.
     """
@@ -69,7 +66,7 @@ def _place(size: Any, limit: Any) -> Any:
 
 
 def _example(number: Any) -> int | None:
-    """Return a number in the example; None if it depends on values."""
+    """Return a number in the example, or None if it depends on values."""
     if isinstance(number, torch.SymInt):
         return None if number.node.hint is None else int(number.node.hint)
     return int(number)

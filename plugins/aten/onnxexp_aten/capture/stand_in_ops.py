@@ -46,9 +46,9 @@ def _overload(name: str) -> torch._ops.OpOverload:
 
 
 def _layer(input: torch.Tensor, hx: Any, *rest: Any) -> tuple[torch.Tensor, ...]:
-    """Output shapes of a recurrent layer, `rest` from the parameters on.
+    """Infer the output shapes of a recurrent layer; `rest` begins with the parameters.
 
-    Sizes that torch needs equal become one, or a number: a padded batch has those of its states and weights.
+    Sizes that torch needs equal become one symbol or a number: a padded batch has the sizes of its states and weights.
     """
     states, (params, bidirectional) = hx if isinstance(hx, (list, tuple)) else (hx,), (rest[0], rest[5])
     padded = [input.shape[0 if rest[6] else 1]] if rest[6:] else []
@@ -61,7 +61,7 @@ def _layer(input: torch.Tensor, hx: Any, *rest: Any) -> tuple[torch.Tensor, ...]
 
 
 def _cell(input: torch.Tensor, hx: Any, w_ih: torch.Tensor, w_hh: torch.Tensor, *biases: Any) -> Any:
-    """Output shapes of a recurrent cell: those of its states."""
+    """Infer the output shapes of a recurrent cell, which are those of its states."""
     states = hx if isinstance(hx, (list, tuple)) else (hx,)
     torch._check(input.shape[1] == w_ih.shape[1])  # type: ignore[no-untyped-call]
     torch._check(states[0].shape[1] == w_hh.shape[1])  # type: ignore[no-untyped-call]
@@ -105,7 +105,7 @@ def _istft(
     self: torch.Tensor, n_fft: int, hop_length: Any = None, win_length: Any = None, window: torch.Tensor | None = None,
     center: bool = True, normalized: bool = False, onesided: bool | None = None, length: Any = None, return_complex: bool = False,
 ) -> torch.Tensor:  # fmt: skip
-    """Output shapes of istft to a given length."""
+    """Infer the output shape of istft to a given length."""
     return self.new_empty((*self.shape[:-2], length), dtype=self.dtype if return_complex else self.real.dtype)
 
 
@@ -132,7 +132,7 @@ def _ctc_loss(
 
 
 def _diff(self: torch.Tensor, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> torch.Tensor:
-    """Output shapes of diff."""
+    """Infer the output shape of diff."""
     parts = [part for part in (prepend, self, append) if part is not None]
     joined = torch.cat(parts, dim) if parts[1:] else self
     sizes = list(joined.shape)
@@ -162,7 +162,10 @@ def _attention(
 
 
 def _fft(length: Callable[[Any], Any], to_real: bool, self: torch.Tensor, n: Any = None, dim: int = -1, norm: Any = None) -> Any:
-    """Output shapes of a Fourier transform; `length`: of the result, by the input's."""
+    """Infer the output shape of a Fourier transform.
+
+    `length` computes the length of the result from that of the input.
+    """
     sizes = list(self.shape)
     sizes[dim] = length(sizes[dim]) if n is None else n if to_real else length(n)
     dtype = torch.result_type(self, 0.5)
@@ -170,9 +173,9 @@ def _fft(length: Callable[[Any], Any], to_real: bool, self: torch.Tensor, n: Any
 
 
 def _lstsq(self: Any, b: Any, rcond: float | None = None, *, driver: str | None = None) -> tuple[Any, ...]:
-    """Output shapes of linalg.lstsq, with residuals for matrices of full rank.
+    """Infer the output shapes of linalg.lstsq for matrices of full rank.
 
-    Without full rank torch returns no residuals; the rank depends on values.
+    Without full rank torch returns no residuals, but the rank depends on values.
     """
     *batch, rows, columns = self.shape
     right = b.shape[self.dim() - 1 :]  # empty if each right-hand side is a vector
@@ -187,21 +190,21 @@ def _lstsq(self: Any, b: Any, rcond: float | None = None, *, driver: str | None 
 
 
 def _tensor_split_sections(self: torch.Tensor, sections: int, dim: int = 0) -> list[torch.Tensor]:
-    """Output shapes of tensor_split for any remainder; torch specialises it."""
+    """Infer tensor_split's output shapes for any remainder, which torch specialises."""
     torch._check(sections > 0, lambda: f"number of sections must be larger than 0, got {sections}")  # type: ignore[no-untyped-call]
     size = self.shape[dim]
     return _parts(self, dim, [(size + sections - 1 - index) // sections for index in range(sections)])
 
 
 def _tensor_split_indices(self: torch.Tensor, indices: Sequence[Any], dim: int = 0) -> list[torch.Tensor]:
-    """Output shapes of tensor_split at indices, with Python's slice semantics."""
+    """Infer tensor_split's output shapes at indices, with Python's slice semantics."""
     size = self.shape[dim]
     places = [0, *(_slice_bound(index, size) for index in indices), size]
     return _parts(self, dim, [_slice_length(start, end) for start, end in itertools.pairwise(places)])
 
 
 def _slice_bound(index: Any, size: Any) -> Any:
-    """Return a slice bound as a position on an axis; None: its sign is unknown."""
+    """Return a slice bound as a position on an axis, or None if its sign is unknown."""
     if statically_known_true(index >= 0):
         return torch.sym_min(index, size)  # type: ignore[no-untyped-call]
     if statically_known_true(index < 0):

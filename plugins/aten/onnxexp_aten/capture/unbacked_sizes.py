@@ -1,4 +1,4 @@
-"""Sizes that depend on values, where torch assumes what they are.
+"""Sizes that depend on values, where torch makes assumptions about them.
 
 torch assumes that such a size equals that of the axis which it broadcasts with, though it may be 1, and has no shape for
 ``squeeze_`` and for a mask of bytes.
@@ -34,7 +34,7 @@ def _is_one(size: Any) -> bool:
 def _broadcast(*shapes: _Shape) -> list[_Shape]:
     """Return shapes with the sizes that broadcasting gives them.
 
-    An axis of unknown size is as long as one that is known not to be 1, or is broadcast to it.
+    An axis of unknown size gets the size of another that is known not to be 1: it has that size, or is broadcast to it.
     """
     known: dict[int, Any] = {}
     for shape in shapes:
@@ -57,7 +57,7 @@ def _infer_size(original: Callable[..., Any], a: _Shape, b: _Shape) -> Any:
 
 
 def _maybe_broadcast(original: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """Expand the tensors whose sizes torch would take for those of others."""
+    """Expand tensors whose sizes torch would take for the sizes of other tensors."""
     tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
     if any(map(_is_unbacked, (size for tensor in tensors for size in tensor.shape))):
         sizes = dict(zip(map(id, tensors), _broadcast(*(tensor.shape for tensor in tensors)), strict=True))

@@ -39,7 +39,7 @@ _WRITTEN = {
 def lower_complex(op: Builder, node: Node) -> Any:
     """Lower a node with complex arguments or results.
 
-    Returns None for any other node, and where there is no rule.
+    Returns None for any other node, and for a node without a rule.
     """
     symbolic, name = complex_aten.find(node.op, op.opset), node.op.partition(".")[0]
     written = _WRITTEN.get(name) if "reduce" not in node.op else None
@@ -72,7 +72,7 @@ def _has_complex(node: Node) -> bool:
 
 
 def _part(op: Builder, arg: Any, which: str) -> Any:
-    """Arguments of the real symbolic for one part.
+    """Return an argument of the real symbolic, for the real or the imaginary part.
 
     In a list with complex tensors, real tensors become complex as well.
     """

@@ -27,12 +27,12 @@ complex_table = SymbolicTable("aten")
 
 
 def is_complex(x: Any) -> bool:
-    """Whether this is a complex tensor."""
+    """Return whether this is a complex tensor."""
     return isinstance(x, Tensor) and x.dtype.is_complex
 
 
 def real_of(op: Builder) -> torch.dtype:
-    """The dtype of the real and imaginary parts of the node's first result."""
+    """Return the dtype of the real and imaginary parts of the node's first result."""
     dtype = out_dtype(op)
     return REAL_DTYPES.get(dtype, dtype)
 

@@ -43,7 +43,7 @@ Beyond it, two smaller products take less work and smaller constants.
 
 
 def _scale(op: Builder, mode: int, size: Any) -> Any:
-    """Scale factor of a torch normalization mode: 1, 1/sqrt(n) or 1/n."""
+    """Compute the scale factor of a torch normalization mode: 1, 1/sqrt(n) or 1/n."""
     if isinstance(size, Tensor):
         wide = op.cast(size, torch.float64)
         return (1.0, op.Reciprocal(op.Sqrt(wide)), op.Reciprocal(wide))[mode]
@@ -51,7 +51,7 @@ def _scale(op: Builder, mode: int, size: Any) -> Any:
 
 
 def _angles(rows: int, columns: int, period: int) -> torch.Tensor:
-    """Angles 2 pi j k / period.
+    """Compute the angles 2 pi j k / period.
 
     The product is reduced modulo the period before the division, which keeps its digits.
     """
@@ -60,28 +60,28 @@ def _angles(rows: int, columns: int, period: int) -> torch.Tensor:
 
 
 def _angles_of(op: Builder, rows: Any, columns: Any, period: Tensor) -> Tensor:
-    """Angles of `_angles` as float64[rows, columns], for sizes known at run time."""
+    """Compute the angles of `_angles` as float64[rows, columns] at run time."""
     down, right = (arange_of(op, 0, count, 1, torch.int64) for count in (rows, columns))
     turns = floor_remainder(op, op.Mul(op.Unsqueeze(down, [1]), right), period)
     return op.Mul(op.cast(turns, torch.float64), op.Div(2 * math.pi, op.cast(period, torch.float64)))
 
 
 def _factor(length: int) -> int:
-    """The largest divisor up to the square root; 1 for a prime."""
+    """Return the largest divisor up to the square root, which is 1 for a prime."""
     return next(divisor for divisor in range(math.isqrt(length), 0, -1) if length % divisor == 0)
 
 
 def _in_steps(op: Builder, length: Any) -> bool:
-    """Whether a transform of this length takes several steps."""
+    """Return whether a transform of this length takes several steps."""
     return targets_plain_onnx(op, since=17) or (isinstance(length, int) and length > _SHORT and _factor(length) > 1)
 
 
 def _waves(
     op: Builder, dtype: torch.dtype, sizes: Sequence[Any], period: Any, scale: Any, parts: tuple[int, int], *, forward: bool
 ) -> Tensor:
-    """The DFT matrix of exp(-i angle), or of exp(i angle) for the inverse.
+    """Return the DFT matrix of exp(-i angle), or of exp(i angle) for the inverse.
 
-    It is a constant where the period is known at export.
+    The matrix is a constant where the period is known at export.
 
     Args:
         parts: Number of parts of the input (1 for a real one) and of the output. The imaginary part follows the real part.
@@ -221,12 +221,12 @@ def _to_real(op: Builder, z: Parts, axes: Sequence[int], mode: int, length: Any,
 
 
 def _half(op: Builder, length: Any) -> Any:
-    """Number of coefficients that determine the spectrum of a real signal."""
+    """Count the coefficients that determine the spectrum of a real signal."""
     return op.Add(op.Div(length, 2), 1) if isinstance(length, Tensor) else length // 2 + 1
 
 
 def _weights(op: Builder, kept: Any, length: Any) -> Tensor:
-    """Weights of the coefficients in an inverse transform, float64[kept, 1].
+    """Return the weights of an inverse transform's coefficients, float64[kept, 1].
 
     A coefficient that also stands for its conjugate counts twice.
     """
@@ -290,7 +290,7 @@ def _fitted_parts(op: Builder, x: Tensor, axes: Sequence[int], sizes: Sequence[A
 
 
 def _sized(op: Builder, x: Tensor, s: Any, dim: Any) -> tuple[list[int], list[Any]]:
-    """Axes and their new sizes (None: unchanged) from torch's arguments.
+    """Return the axes and their new sizes (None: unchanged) from torch's arguments.
 
     The operators take one axis, several, or none.
     """
@@ -307,7 +307,7 @@ def _transform(op: Builder, self: Tensor, s: Any, dim: Any, norm: str | None, *,
 
 
 def _real(op: Builder, self: Tensor, s: Any, dim: Any, norm: str | None, *, forward: bool) -> Tensor:
-    """Real signal from one half of its Hermitian spectrum."""
+    """Compute the real signal from one half of its Hermitian spectrum."""
     axes, sizes = _sized(op, self, s, dim)
     length = sizes[-1]
     if length is None:
@@ -355,8 +355,7 @@ def fft_hfftn(op: Builder, self: Tensor, s: Any, dim: Any, norm: str | None) -> 
 @complex_table("stft")
 @table("stft")
 def stft(op: Builder, self: Tensor, n_fft: int, hop_length: Any, win_length: Any, window: Tensor | None, *rest: Any) -> Tensor:
-    """stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool normalized=False,
-    bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor"""
+    """stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, ...) -> Tensor"""
     *center, normalized, onesided, return_complex, align_to_window = rest
     if align_to_window or any(center[:1]) or (window is not None and window.dtype.is_complex):
         op.decline("aligned or centered frames and complex windows are not supported")
@@ -375,7 +374,7 @@ def stft(op: Builder, self: Tensor, n_fft: int, hop_length: Any, win_length: Any
 
 
 def frame_window(op: Builder, window: Tensor | None, size: int, length: int, dtype: torch.dtype) -> Tensor | None:
-    """Center the window among zeros; None for a window of ones."""
+    """Center the window among zeros, or return None for a window of ones."""
     if window is None and length == size:
         return None
     column = op.constant(torch.ones(length, dtype=dtype)) if window is None else op.cast(window, dtype)

@@ -27,8 +27,7 @@ _END = 2**62
 def istft(
     op: Builder, self: Tensor, n_fft: int, hop_length: Any, win_length: Any, window: Tensor | None, center: bool, *rest: Any
 ) -> Tensor:
-    """istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True,
-    bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor"""
+    """istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, ...) -> Tensor"""
     normalized, onesided, length, return_complex = rest
     if return_complex or onesided is False or (window is not None and window.dtype.is_complex):
         op.decline("complex signals and windows are not supported")
@@ -55,14 +54,14 @@ def _overlapped(op: Builder, frames: Tensor, weights: Tensor, hop: int) -> Tenso
 
 
 def _cut(op: Builder, x: Tensor, length: Any) -> Tensor:
-    """Drop what lies behind the length, where the window may be zero."""
+    """Drop the samples behind the length, where the window may be zero."""
     return sliced(op, x, 2, 0, length)
 
 
 def _inverse_transform(size: int, normalized: bool) -> torch.Tensor:
-    """Matrix from half of the frequencies to a frame, float64[2 frequencies, 1, size].
+    """Return the matrix from half of the frequencies to a frame.
 
-    The real parts come first.
+    It is float64[2 * frequencies, 1, size], with the real parts first.
     """
     kept = torch.arange(size // 2 + 1)
     angles = (kept[:, None] * torch.arange(size) % size).double() * (2 * math.pi / size)

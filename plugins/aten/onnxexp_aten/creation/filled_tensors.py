@@ -19,7 +19,7 @@ MAX_TABLE = 4096
 
 
 def full_of(op: Builder, sizes: Any, value: Any, dtype: torch.dtype) -> Tensor:
-    """A tensor full of one number, static or not.
+    """Build a tensor full of one number, static or not.
 
     `sizes` is as for `filled`.
     """
@@ -29,14 +29,14 @@ def full_of(op: Builder, sizes: Any, value: Any, dtype: torch.dtype) -> Tensor:
 
 
 def sizes_like(op: Builder, x: Tensor) -> Any:
-    """Sizes of a tensor: a list where they are static, else a tensor."""
+    """Return the sizes of a tensor: a list where they are static, else a tensor."""
     if x.shape is not None and all(isinstance(size, int) for size in x.shape):
         return list(x.shape)
     return op.Shape(x)
 
 
 def out_dtype(op: Builder, index: int = 0) -> torch.dtype:
-    """Dtype of the node's output in the captured program."""
+    """Return the dtype of the node's output in the captured program."""
     return output_type(op, index).dtype  # type: ignore[return-value]  # None only where TorchScript records no dtype
 
 

@@ -21,7 +21,7 @@ _RANGE_DTYPES = (torch.int64, torch.int32, torch.int16, torch.float32, torch.flo
 
 
 def arange_of(op: Builder, start: Any, end: Any, step: Any, dtype: torch.dtype) -> Tensor:
-    """The numbers start, start + step, … below end."""
+    """Return the numbers start, start + step, … below end."""
     if op.is_static([start, end, step]):
         start, end, step = (op.static(bound) for bound in (start, end, step))
         return op.constant(torch.arange(start, end, step, dtype=dtype))
@@ -46,7 +46,7 @@ def _at_least(op: Builder, number: Any, least: int) -> bool:
 def _from_zero(op: Builder, start: Any, end: Any, step: Any, dtype: torch.dtype) -> Tensor:
     """Add the start to a range from zero.
 
-    ONNX Runtime turns a Gather at a Range into a Slice with its bounds, where -1 is the last element.
+    ONNX Runtime turns a Gather at a Range into a Slice with the bounds of the Range, where -1 would be the last element.
     """
     first, last, stride = (op.cast(bound, dtype) for bound in (start, end, step))
     return op.Add(op.Range(op.constant(0, dtype), op.Sub(last, first), stride), first)
@@ -55,7 +55,7 @@ def _from_zero(op: Builder, start: Any, end: Any, step: Any, dtype: torch.dtype)
 def _stepped(op: Builder, start: Any, end: Any, step: Any) -> Tensor:
     """Compute a range of integers between fractional bounds.
 
-    torch counts its numbers by the bounds as they are, and then truncates the start and the step.
+    torch counts the numbers by the fractional bounds, and then truncates the start and the step.
     """
     first, last, stride = (op.cast(bound, torch.float64) for bound in (start, end, step))
     count = op.cast(compute(op, "Ceil", op.Div(op.Sub(last, first), stride)), torch.int64)
@@ -141,7 +141,7 @@ def logspace_between(op: Builder, start: Any, end: Any, steps: Any, base: float,
 
 
 def _between(op: Builder, start: Any, end: Any, steps: Any, dtype: torch.dtype) -> Tensor:
-    """Evenly spaced float64 numbers, counted from the nearer end.
+    """Return evenly spaced float64 numbers, counted from the nearer end.
 
     For an integer dtype both ends are rounded to it first. torch rounds the step to float32, so that 0 in the middle of two ends
     may become a tiny number.

@@ -67,7 +67,7 @@ def _triangle(op: Builder, x: Tensor, diagonal: Any, *, upper: bool) -> Tensor:
 
 
 def _masked_triangle(op: Builder, x: Tensor, diagonal: Any, *, upper: bool) -> Tensor:
-    """Mask a triangle, for opsets without Trilu."""
+    """Select a triangle by a mask, for opsets without Trilu."""
     rows, columns = (arange_of(op, 0, size_at(op, x, axis), 1, torch.int64) for axis in (-2, -1))
     limit = op.Add(unsqueezed(op, rows, [1]), diagonal)
     kept = op.Not(op.Less(columns, limit)) if upper else op.Not(op.Less(limit, columns))

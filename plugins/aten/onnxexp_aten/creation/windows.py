@@ -20,7 +20,7 @@ table = SymbolicTable("aten")
 
 
 def _cosines(op: Builder, places: Tensor, *weights: float) -> Tensor:
-    """weights[0] - weights[1] * cos(2 pi p) + weights[2] * cos(4 pi p)"""
+    """Compute weights[0] - weights[1] * cos(2 pi p) + weights[2] * cos(4 pi p)."""
     result: Any = weights[0]
     for order, weight in enumerate(weights[1:], 1):
         wave = compute(op, "Cos", op.Mul(places, 2 * math.pi * order))

@@ -105,7 +105,7 @@ def _put_flat(
 ) -> Tensor:
     """Write along the indexed axes flattened into one.
 
-    For opsets whose ScatterND is missing or has no reductions.
+    Opsets whose ScatterND is missing or has no reductions need this form.
     """
     rest = [axis for axis in range(rank_of(op, self)) if axis not in axes]
     places = flat_places(op, front, tensors)
@@ -164,7 +164,7 @@ def _replaced(op: Builder, self: Tensor, src: Tensor, axis: int, start: Any, end
 def _named(op: Builder, x: Tensor, other: Tensor, free: int | None = None) -> Tensor:
     """Give `x` the names of another tensor's sizes.
 
-    Eager has checked that they are equal. The axis `free` may have another name.
+    Eager PyTorch has checked that the sizes are equal. The axis `free` may have another name.
     """
     if x.shape is None or other.shape is None:
         return x
@@ -173,7 +173,7 @@ def _named(op: Builder, x: Tensor, other: Tensor, free: int | None = None) -> Te
 
 
 def _around(op: Builder, self: Tensor, src: Tensor, axis: int, start: Any, end: Any) -> tuple[Any, Any]:
-    """Bounds of the parts before and behind a slice that `src` replaces.
+    """Return the bounds of the parts before and behind a slice that `src` replaces.
 
     The part behind begins after `src`, not at `end`: an end of 0 may count from either side, and an end before the start
     makes an empty slice.
@@ -186,7 +186,7 @@ def _around(op: Builder, self: Tensor, src: Tensor, axis: int, start: Any, end: 
 
 
 def _from_front(op: Builder, index: Any, size: int | Tensor) -> Any:
-    """Count an index from the front; one before the front is the front."""
+    """Count an index from the front; an index before the front becomes 0."""
     if isinstance(index, int) and index >= 0:
         return index
     if isinstance(index, int) and isinstance(size, int):

@@ -77,7 +77,7 @@ def gather(op: Builder, self: Tensor, dim: int, index: Tensor, sparse_grad: bool
 
 
 def strides_of(op: Builder, x: Tensor, axes: Sequence[int]) -> list[Tensor]:
-    """Strides of these axes in a contiguous tensor of these axes alone."""
+    """Compute the strides of these axes in a contiguous tensor of them alone."""
     strides = [op.constant(1, torch.int64)]
     for axis in list(axes)[:0:-1]:
         strides.insert(0, op.Mul(strides[0], size_at(op, x, axis)))
@@ -114,7 +114,7 @@ def take_along_dim(op: Builder, self: Tensor, indices: Tensor, dim: int | None) 
 
 
 def indices_and_axes(op: Builder, self: Tensor, indices: Sequence[Any]) -> tuple[list[Tensor], list[int]]:
-    """Integer index tensors and the axis of each.
+    """Return integer index tensors and the axis of each.
 
     A mask becomes one index tensor for each of its axes.
     """
@@ -154,7 +154,7 @@ def index(op: Builder, self: Tensor, indices: list[Tensor | None]) -> Tensor:
 def _allowed(op: Builder, self: Tensor, axis: int, index: Tensor) -> Tensor:
     """Convert an index tensor for Gather.
 
-    Gather takes negative indices from opset 11 on. The schemas state it in prose only.
+    Gather takes negative indices from opset 11 on, which the schemas state in prose only.
     """
     index = index if index.dtype in (torch.int32, torch.int64) else op.cast(index, torch.int64)
     return index if op.opset >= 11 else counted_from_front(op, index, size_at(op, self, axis))
@@ -210,7 +210,7 @@ def _broadcast(op: Builder, tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 def common_sizes(op: Builder, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
-    """The shape that tensors broadcast to."""
+    """Return the shape that tensors broadcast to."""
     rank = max(rank_of(op, tensor) for tensor in tensors)
     shapes = [(1,) * (rank - rank_of(op, tensor)) + tuple(tensor.shape or ()) for tensor in tensors]
     sizes: list[Any] = []
@@ -226,7 +226,7 @@ def common_sizes(op: Builder, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
 def _outer(op: Builder, self: Tensor, tensors: list[Tensor], axes: list[int]) -> Tensor | None:
     """Index with a chain of Gathers, such as ``x[rows[:, None], columns]``.
 
-    Returns None unless each index tensor has axes of the result to itself.
+    Returns None unless the axes are consecutive and each index tensor has axes of the result to itself.
     """
     if axes != list(range(axes[0], axes[0] + len(axes))):
         return None
@@ -246,7 +246,7 @@ def _outer(op: Builder, self: Tensor, tensors: list[Tensor], axes: list[int]) ->
 
 
 def _own_axes(shapes: Sequence[tuple[Any, ...]]) -> list[tuple[int, int]] | None:
-    """Ranges of axes outside which each shape is 1.
+    """Find ranges of axes outside which each shape is 1.
 
     Returns None unless the ranges follow one another.
     """
@@ -267,7 +267,7 @@ def _own_axes(shapes: Sequence[tuple[Any, ...]]) -> list[tuple[int, int]] | None
 
 
 def _gathered(op: Builder, x: Tensor, index: Tensor, axis: int) -> Tensor:
-    """Gather along an axis; nothing where the index is a constant 0, 1, … n - 1."""
+    """Gather along an axis, unless the index is a constant 0, 1, … n - 1."""
     shape = index.shape or ()
     whole = x.shape is not None and [size for size in shape if size != 1] == [x.shape[axis]]
     if whole and index.const is not None and torch.equal(index.const.reshape(-1).long(), torch.arange(index.const.numel())):
@@ -276,7 +276,7 @@ def _gathered(op: Builder, x: Tensor, index: Tensor, axis: int) -> Tensor:
 
 
 def _pointwise(op: Builder, self: Tensor, tensors: list[Tensor], axes: list[int]) -> Tensor:
-    """Index with GatherND.
+    """Index with GatherND, or with Gather along flattened axes.
 
     The indexed axes move to the front and, if they are consecutive, back.
     """
@@ -305,7 +305,7 @@ def flattened(op: Builder, front: Tensor, count: int) -> Tensor:
 def flat_places(op: Builder, front: Tensor, tensors: Sequence[Tensor]) -> Tensor:
     """Convert indices of several axes to indices of these axes flattened.
 
-    For opsets without GatherND and ScatterND.
+    Opsets without GatherND and ScatterND need this form.
     """
     strides = strides_of(op, front, range(len(tensors)))
     places: Tensor | None = None
@@ -332,9 +332,9 @@ def stacked_indices(op: Builder, tensors: Sequence[Tensor], common: Sequence[Any
 
 
 def _sizes_differ(tensors: Sequence[Tensor], rank: int) -> bool:
-    """Whether tensors have unequal sizes on one axis that only a run knows.
+    """Return whether tensors may differ in a size that is known at run time only.
 
-    Any of them may be 1. The counts of the elements that two masks select are such sizes.
+    Any of these sizes may be 1. Examples are the numbers of elements that two masks select.
     """
     shapes = [(1,) * (rank - len(tensor.shape or ())) + tuple(tensor.shape or ()) for tensor in tensors]
     return any(len({size for size in column if not isinstance(size, int)}) > 1 for column in zip(*shapes, strict=True))

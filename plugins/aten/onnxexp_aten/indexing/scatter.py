@@ -31,15 +31,15 @@ _SINCE = {"none": 11, "add": 16, "mul": 16, "max": 18, "min": 18}
 
 
 def can_reduce(op: Builder, reduction: str) -> bool:
-    """Whether ONNX's scatter operators have a reduction at the target opset.
+    """Return whether ONNX's scatter operators have a reduction at the target opset.
 
-    The schemas do not list the values of an attribute.
+    A table decides, since the schemas do not list the values of an attribute.
     """
     return op.opset >= _SINCE[reduction]
 
 
 def scatter_elements(op: Builder, x: Tensor, axis: int, index: Tensor, source: Tensor, reduction: str = "none") -> Tensor:
-    """ScatterElements, or an equivalent where it lacks the dtype or reduction."""
+    """Emit ScatterElements, or an equivalent where it lacks the dtype or reduction."""
     index = index if index.dtype in (torch.int32, torch.int64) else op.cast(index, torch.int64)
     inner = reducing_dtype(op, x.dtype)
     if reduction != "none" and x.dtype != inner:
@@ -53,7 +53,7 @@ def scatter_elements(op: Builder, x: Tensor, axis: int, index: Tensor, source: T
 
 
 def reducing_dtype(op: Builder, dtype: torch.dtype) -> torch.dtype:
-    """The dtype in which a scatter reduces.
+    """Return the dtype in which a scatter reduces.
 
     ONNX reduces no bools, and ONNX Runtime has no kernels for half precision.
     """
@@ -87,7 +87,7 @@ def _composed(op: Builder, x: Tensor, axis: int, index: Tensor, source: Tensor, 
 
 
 def _missing(op: Builder, x: Tensor, axis: int, index: Tensor, reduction: str) -> list[int]:
-    """Sizes that the index lacks along each axis but its own."""
+    """Count the elements that the index lacks along each axis but its own."""
     pairs = list(zip(x.shape or (), index.shape or (), strict=True))
     pairs[axis] = (0, 0)
     if any(size != part and not (isinstance(size, int) and isinstance(part, int)) for size, part in pairs):
@@ -153,7 +153,7 @@ _NEUTRAL: dict[str, Any] = {"sum": 0, "mean": 0, "prod": 1, "amax": "lowest", "a
 
 
 def _neutral(reduce: str, dtype: torch.dtype) -> Any:
-    """Neutral element of a reduction."""
+    """Return the neutral element of a reduction."""
     value = _NEUTRAL[reduce]
     if not isinstance(value, str):
         return value

@@ -13,7 +13,7 @@ __all__ = ["select_slice"]
 def select_slice(op: Builder, x: Tensor, axis: int, index: Any) -> Tensor:
     """Select one index of an axis: ``x.select(axis, index)``.
 
-    The index counts from the front, or the target opset's Gather accepts it as it is.
+    The index must count from the front, unless the target opset's Gather takes negative ones.
     """
     made, shape = op.Gather(x, index, axis=axis), x.shape
     if shape is None or (isinstance(index, Tensor) and index.rank):

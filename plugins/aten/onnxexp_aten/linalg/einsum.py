@@ -64,7 +64,7 @@ def inner(op: Builder, self: Tensor, other: Tensor) -> Tensor:
 
 
 def _letters(op: Builder, equation: str, tensors: Sequence[Tensor]) -> tuple[list[str], str]:
-    """Terms and result of an equation in lower-case letters, one per axis.
+    """Return an equation's terms and result in lower-case letters, one per axis.
 
     Axes under `...` get letters too.
     """
@@ -121,7 +121,7 @@ def _matmul(op: Builder, tensors: Sequence[Tensor], terms: Sequence[str], result
 
 
 def _broadcasts(op: Builder, tensors: Sequence[Tensor], terms: Sequence[str], letters: str) -> bool:
-    """Whether one of these axes is broadcast: 1 in one tensor, larger in the other."""
+    """Return whether an axis is broadcast: 1 in one tensor, larger in the other."""
     (a, b), (left, right) = tensors, terms
     return any((a.shape or ())[left.index(letter)] != (b.shape or ())[right.index(letter)] for letter in letters)
 
@@ -166,7 +166,7 @@ def _flattened(
 
 
 def _dim(tensors: Sequence[Tensor], terms: Sequence[str], letter: str) -> Any:
-    """Size of a letter, from the shape of a tensor that has it."""
+    """Return the size of a letter, from the shape of a tensor that has it."""
     tensor, term = next((tensor, term) for tensor, term in zip(tensors, terms, strict=True) if letter in term)
     return (tensor.shape or ())[term.index(letter)]
 

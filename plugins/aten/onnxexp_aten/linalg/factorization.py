@@ -109,34 +109,34 @@ class Matrices:
         return with_shape(wide, sizes) if len(batch) == 1 else shaped(op, wide, sizes)
 
     def back(self, x: Tensor, *sizes: Dim) -> Tensor:
-        """Restore the batch axes and the dtype of a result; integers stay.
+        """Restore a result's batch axes, and its dtype unless it is an integer.
 
-        `sizes` are those of one matrix's result.
+        `sizes` are the sizes of the result for one matrix.
         """
         x = self._op.cast(x, self.dtype) if x.dtype == torch.float64 else x
         return shaped(self._op, x, (*self.batch, *sizes))
 
     def unit(self, rows: Dim, columns: Dim) -> Tensor:
-        """Part of the identity matrix for each batch."""
+        """Build ``eye(rows, columns)`` for each batch."""
         sizes = [*self.batch, rows, columns]
         one = self._op.cast(diagonal_mask(self._op, rows, columns), self.dtype)
         return with_shape(self._op.Expand(one, vector(self._op, [size(self._op, dim) for dim in sizes])), sizes)
 
     def info(self) -> Tensor:
-        """LAPACK's status code for success.
+        """Return LAPACK's status code for success.
 
-        A graph cannot raise; it returns NaN or infinity where a factorization fails.
+        A graph cannot raise an error: its result is NaN or infinity where a factorization fails.
         """
         return success(self._op, self.batch)
 
 
 def success(op: Builder, batch: Sequence[Dim]) -> Tensor:
-    """LAPACK's status code for success, int32[*batch]."""
+    """Return LAPACK's status code for success, int32[*batch]."""
     return filled(op, [size(op, dim) for dim in batch], 0, torch.int32) if batch else op.constant(0, torch.int32)
 
 
 def row_numbers(op: Builder, count: Dim) -> Tensor:
-    """Numbers of rows, int64[1, count, 1]."""
+    """Return the numbers of the rows, int64[1, count, 1]."""
     return op.Unsqueeze(numbers(op, count), axes=[0, 2])
 
 
@@ -169,7 +169,7 @@ class Factors:
 
 
 def lu(op: Builder, x: Tensor, beside: Tensor | None = None, *, pivot: bool = True) -> tuple[Factors, Tensor | None]:
-    """LU factorization of float64[batch, m, n].
+    """Compute the LU factorization of float64[batch, m, n].
 
     `beside`, float64[batch, m, k], gets the same row exchanges.
     """
@@ -203,7 +203,7 @@ def lu(op: Builder, x: Tensor, beside: Tensor | None = None, *, pivot: bool = Tr
 
 
 def _in_order(op: Builder, count: Dim, batch: Dim) -> Tensor:
-    """Pivots without exchanges, int64[count, batch, 1, 1]."""
+    """Return pivots without exchanges, int64[count, batch, 1, 1]."""
     column = op.Unsqueeze(numbers(op, count), axes=[1, 2, 3])
     return op.Expand(column, vector(op, [1, size(op, batch), 1, 1]))
 
@@ -231,7 +231,7 @@ def exchange_rows(op: Builder, x: Tensor, rows: Tensor, k: Tensor, other: Tensor
 def solve_by_elimination(op: Builder, a: Tensor, b: Tensor) -> Tensor:
     """Solve ``A X = B`` by Gauss-Jordan elimination.
 
-    A is float64[batch, n, n], B float64[batch, n, k].
+    A is float64[batch, n, n], and B is float64[batch, n, k].
     """
     batch, n, width = dims(b)
     rows = row_numbers(op, n)
@@ -264,7 +264,7 @@ def substitute(op: Builder, a: Tensor, b: Tensor, *, upper: bool, unit: bool = F
 
 
 def cholesky(op: Builder, a: Tensor) -> Tensor:
-    """Lower L with ``L L^T = A`` of float64[batch, n, n].
+    """Compute the lower L with ``L L^T = A`` of float64[batch, n, n].
 
     The upper triangle is not read. L is NaN where A is not positive definite.
     """
@@ -321,7 +321,7 @@ def _reflected(op: Builder, x: Tensor, vector: Tensor, row: Tensor) -> Tensor:
 
 
 def reflectors(op: Builder, packed: Tensor, taus: Tensor) -> Reflected:
-    """Reflectors from LAPACK's storage.
+    """Read reflectors from LAPACK's storage.
 
     The vectors lie below the diagonal of float64[batch, m, n]; the factors are float64[batch, k].
     """
@@ -335,7 +335,7 @@ def reflectors(op: Builder, packed: Tensor, taus: Tensor) -> Reflected:
 
 
 def apply_q(op: Builder, found: Reflected, start: Tensor, *, transposed: bool = False) -> Tensor:
-    """``Q @ start``, or ``Q^T @ start``."""
+    """Compute ``Q @ start``, or ``Q^T @ start``."""
 
     def body(x: Tensor, vector: Tensor, row: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         return [_reflected(op, x, vector, row)], []

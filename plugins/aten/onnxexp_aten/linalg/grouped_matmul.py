@@ -57,7 +57,7 @@ def _by_rows(op: Builder, rows: Tensor, weights: Tensor, ends: Tensor) -> Tensor
 
 
 def _matrix(op: Builder, weights: Tensor, group: int) -> Tensor:
-    """One of the matrices; a parameter is sliced at export, not at run time."""
+    """Return one of the matrices; a parameter is sliced at export, not at run time."""
     if weights.const is not None:
         return op.wrap_constant(weights.const[group], f"{weights.name}.{group}" if weights.name else None)
     return op.Gather(weights, group, axis=0)

@@ -28,7 +28,7 @@ The low bits of a product in int32 equal those of the narrow product.
 
 
 def product(op: Builder, a: Tensor, b: Tensor) -> Tensor:
-    """Product by the rules of numpy's matmul, in the dtype of the operands."""
+    """Multiply by the rules of numpy's matmul, in the dtype of the operands."""
     if a.dtype in _NARROW:
         return op.cast(product(op, op.cast(a, torch.int32), op.cast(b, torch.int32)), a.dtype)
     if a.dtype.is_complex:
@@ -39,14 +39,14 @@ def product(op: Builder, a: Tensor, b: Tensor) -> Tensor:
 
 
 def gemm(op: Builder, a: Tensor, b: Tensor, c: Tensor | None, alpha: Any = 1, beta: Any = 1) -> Tensor:
-    """Gemm: alpha * a @ b + beta * c."""
+    """Emit a Gemm: alpha * a @ b + beta * c."""
     a, trans_a = _as_stored(op, a)
     b, trans_b = _as_stored(op, b)
     return op.Gemm(a, b, c, alpha=alpha, beta=beta, transA=trans_a, transB=trans_b)
 
 
 def _as_stored(op: Builder, x: Tensor) -> tuple[Tensor, int]:
-    """A parameter in its stored order, and whether that is the transposed one."""
+    """Return a parameter in its stored order, and whether that is transposed."""
     if x.const is None:
         return x, 0
     stored_so = x.const.dim() == 2 and x.const.T.is_contiguous() and not x.const.is_contiguous()
@@ -123,7 +123,7 @@ def _scaled(op: Builder, x: Tensor, factor: Any) -> Tensor:
 
 
 def _sum(op: Builder, self: Tensor, value: Tensor, beta: Any, alpha: Any) -> Tensor:
-    """beta * self + alpha * value; beta = 0 ignores `self`, NaN included."""
+    """Compute beta * self + alpha * value; beta = 0 ignores `self`, NaN included."""
     value = _scaled(op, value, alpha)
     if op.is_static(beta) and op.static(beta, "beta") == 0:
         return value
@@ -140,7 +140,7 @@ def addmm(op: Builder, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alph
 
 
 def _has_columns(x: Tensor) -> bool:
-    """Whether a matrix certainly has columns.
+    """Return whether a matrix certainly has columns.
 
     ONNX Runtime's Gemm ignores beta where the inner size is 0.
     """
@@ -215,7 +215,7 @@ def vander(op: Builder, x: Tensor, N: int | None, increasing: bool) -> Tensor:
 
 
 def _powers(op: Builder, x: Tensor, start: Any, end: Any, step: int) -> Tensor:
-    """Powers of a vector in columns, their exponents from `start` to `end`."""
+    """Compute powers of a vector in columns, with exponents from `start` to `end`."""
     if not x.dtype.is_floating_point:
         if not (isinstance(start, int) and isinstance(end, int) and start != end):
             op.decline("the number of powers of integers is dynamic or 0")
@@ -224,9 +224,9 @@ def _powers(op: Builder, x: Tensor, start: Any, end: Any, step: int) -> Tensor:
 
 
 def _products(op: Builder, x: Tensor, exponents: Sequence[int]) -> Tensor:
-    """Powers of integers in columns.
+    """Compute powers of integers in columns.
 
-    ONNX Runtime computes Pow in float64, and products exactly.
+    ONNX Runtime computes Pow in float64, but products exactly.
     """
     column = unsqueezed(op, op.cast(x, torch.int64), [rank_of(op, x)])
     powers = [op.Add(op.Mul(column, 0), 1)]

@@ -43,9 +43,9 @@ def matrix_exp(op: Builder, self: Tensor) -> Tensor:
 
 
 def _taylor(op: Builder, x: Tensor) -> Tensor:
-    """Taylor series by the Paterson-Stockmeyer rule.
+    """Compute the Taylor series by the Paterson-Stockmeyer rule.
 
-    It is a polynomial in the fourth power with cubic coefficients.
+    The series is written as a polynomial in the fourth power with cubic coefficients.
     """
     batch, n, _ = dims(x)
     square = op.MatMul(x, x)

@@ -42,7 +42,10 @@ __all__ = [
 
 
 def matrix_sizes(op: Builder, x: Tensor) -> list[Dim]:
-    """Sizes of matrices. Declines the call where the inputs do not determine them."""
+    """Return the sizes of matrices.
+
+    Declines the call where the inputs do not determine them.
+    """
     rank_of(op, x)
     sizes = list(x.shape or ())
     for dim in sizes:
@@ -51,7 +54,7 @@ def matrix_sizes(op: Builder, x: Tensor) -> list[Dim]:
 
 
 def size(op: Builder, dim: Dim) -> int | Tensor:
-    """Size as an int, or as a 0-d int64 tensor."""
+    """Return a size as an int, or as a 0-d int64 tensor."""
     found = op.size_of(dim)
     if found is None:
         op.decline(f"the size {dim} of the matrices to factorize depends on values, not on sizes; cure: a fixed size there")
@@ -59,40 +62,40 @@ def size(op: Builder, dim: Dim) -> int | Tensor:
 
 
 def dims(x: Tensor) -> tuple[Dim, Dim, Dim]:
-    """Sizes of float64[batch, m, n]."""
+    """Return the sizes of float64[batch, m, n]."""
     assert x.shape is not None
     batch, m, n = x.shape
     return batch, m, n
 
 
 def smaller(one: Dim, other: Dim) -> Dim:
-    """Smaller one of two sizes."""
+    """Return the smaller of two sizes."""
     if isinstance(one, int) and isinstance(other, int):
         return min(one, other)
     return one if one == other else f"min({one}, {other})"
 
 
 def larger(one: Dim, other: Dim) -> Dim:
-    """Larger one of two sizes."""
+    """Return the larger of two sizes."""
     if isinstance(one, int) and isinstance(other, int):
         return max(one, other)
     return one if one == other else f"max({one}, {other})"
 
 
 def total(one: Dim, other: Dim) -> Dim:
-    """Sum of two sizes."""
+    """Add two sizes."""
     return one + other if isinstance(one, int) and isinstance(other, int) else f"{one} + {other}"
 
 
 def difference(one: Dim, other: Dim) -> Dim:
-    """Difference of two sizes."""
+    """Subtract the second size from the first."""
     if isinstance(one, int) and isinstance(other, int):
         return one - other
     return one if other == 0 else f"{one} - {other}" if isinstance(other, int) else f"{one} - ({other})"
 
 
 def product(sizes: Sequence[Dim]) -> Dim:
-    """Product of sizes."""
+    """Multiply sizes."""
     found = product_of(sizes)
     return "*".join(f"({each})" for each in sizes) if found is None else found
 
@@ -113,7 +116,7 @@ def shaped(op: Builder, x: Tensor, sizes: Sequence[Dim]) -> Tensor:
 
 
 def cut(op: Builder, x: Tensor, axis: int, start: Dim, end: Dim) -> Tensor:
-    """Slice one axis of float64[batch, m, n] where it is not whole."""
+    """Slice one axis of float64[batch, m, n], unless the slice is the whole axis."""
     assert x.shape is not None
     sizes = list(x.shape)
     if start == 0 and sizes[axis] == end:
@@ -133,7 +136,7 @@ def parts(op: Builder, x: Tensor, axis: int, first: Dim, second: Dim) -> tuple[T
 
 
 def numbers(op: Builder, count: Dim) -> Tensor:
-    """Numbers below `count`, int64[count]."""
+    """Return the numbers below `count`, int64[count]."""
     if isinstance(count, int):
         return op.constant(torch.arange(count))
     end = size(op, count)
@@ -142,7 +145,7 @@ def numbers(op: Builder, count: Dim) -> Tensor:
 
 
 def zeros(op: Builder, *sizes: Dim, value: float = 0.0) -> Tensor:
-    """One number in float64 of these sizes."""
+    """Fill a float64 tensor of these sizes with one number."""
     known = [each for each in sizes if isinstance(each, int)]
     if len(known) == len(sizes):
         return op.constant(torch.full(known, value, dtype=torch.float64))
@@ -150,19 +153,19 @@ def zeros(op: Builder, *sizes: Dim, value: float = 0.0) -> Tensor:
 
 
 def _offsets(op: Builder, rows: Dim, columns: Dim) -> Tensor:
-    """Column minus row of each element, int64[rows, columns]."""
+    """Return the column minus the row of each element, int64[rows, columns]."""
     return op.Sub(op.Unsqueeze(numbers(op, columns), axes=[0]), op.Unsqueeze(numbers(op, rows), axes=[1]))
 
 
 def diagonal_mask(op: Builder, rows: Dim, columns: Dim) -> Tensor:
-    """Whether an element is on the diagonal, bool[rows, columns]."""
+    """Return whether each element is on the diagonal, bool[rows, columns]."""
     if isinstance(rows, int) and isinstance(columns, int):
         return op.constant(torch.eye(rows, columns, dtype=torch.bool))
     return with_shape(op.Equal(_offsets(op, rows, columns), 0), [rows, columns])
 
 
 def triangle_mask(op: Builder, rows: Dim, columns: Dim, *, upper: bool, beside: int = 0) -> Tensor:
-    """Whether an element is in the triangle, bool[rows, columns]."""
+    """Return whether each element is in the triangle, bool[rows, columns]."""
     if isinstance(rows, int) and isinstance(columns, int):
         ones = torch.ones(rows, columns, dtype=torch.bool)
         return op.constant(ones.triu(beside) if upper else ones.tril(-beside))
@@ -171,7 +174,7 @@ def triangle_mask(op: Builder, rows: Dim, columns: Dim, *, upper: bool, beside: 
 
 
 def triangle(op: Builder, x: Tensor, *, upper: bool, beside: int = 0, other: Any = 0.0) -> Tensor:
-    """Triangle of float64[batch, m, n], with `other` in the rest.
+    """Return the triangle of float64[batch, m, n], with `other` in the rest.
 
     `beside` shifts the diagonal away from the triangle's corner.
     """
@@ -180,7 +183,7 @@ def triangle(op: Builder, x: Tensor, *, upper: bool, beside: int = 0, other: Any
 
 
 def eye(op: Builder, batch: Dim, rows: Dim, columns: Dim) -> Tensor:
-    """Identity matrices, float64[batch, rows, columns]."""
+    """Build identity matrices, float64[batch, rows, columns]."""
     if isinstance(batch, int) and isinstance(rows, int) and isinstance(columns, int):
         return op.constant(torch.eye(rows, columns, dtype=torch.float64).expand(batch, rows, columns).contiguous())
     one = op.cast(op.Unsqueeze(diagonal_mask(op, rows, columns), axes=[0]), torch.float64)

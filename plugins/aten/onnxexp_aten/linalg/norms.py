@@ -100,7 +100,10 @@ def linalg_cond(op: Builder, self: Tensor, p: Any) -> Tensor:
 
 
 def vector_norm(op: Builder, x: Tensor, p: Any = 2, dims: Any = None, keepdim: bool = False) -> Tensor:
-    """p-norm of a float tensor over some dimensions; p may be 0 or infinite."""
+    """Compute the p-norm of a float tensor over some dimensions.
+
+    p may be 0 or infinite.
+    """
     if not op.is_static(p):
         return _norm_of_computed_order(op, x, p, dims, keepdim)
     order = 2.0 if p is None else float(op.static(p))
@@ -115,7 +118,7 @@ def vector_norm(op: Builder, x: Tensor, p: Any = 2, dims: Any = None, keepdim: b
 
 
 def _norm_of_computed_order(op: Builder, x: Tensor, p: Any, dims: Any, keepdim: bool) -> Tensor:
-    """p-norm for a p of the run time, with all of the special cases."""
+    """Compute the p-norm for a run-time p, with all of the special cases."""
     order = op.cast(p, x.dtype)
     powers = reduced(op, "ReduceSum", pow_(op, compute(op, "Abs", x), order), dims, keepdim)
     result = pow_(op, powers, compute(op, "Reciprocal", order))

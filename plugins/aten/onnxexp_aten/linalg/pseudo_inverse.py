@@ -45,7 +45,10 @@ def _number(op: Builder, value: float | None) -> Tensor | None:
 def _pseudo_inverse(
     op: Builder, matrices: Matrices, atol: Tensor | None, rtol: Tensor | None, *, hermitian: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Pseudo-inverse float64[batch, n, m], the mask of nonzero values, and all."""
+    """Return the pseudo-inverse, the mask of nonzero values, and all values' sizes.
+
+    The pseudo-inverse is float64[batch, n, m].
+    """
     if hermitian:
         values, vectors = symmetric_eigen(op, matrices, upper=False)
         left, right, divisor, sizes = vectors, vectors, values, op.Abs(values)
@@ -62,7 +65,7 @@ def _pseudo_inverse(
 
 
 def _largest(op: Builder, sizes: Tensor, matrices: Matrices) -> Tensor:
-    """Set what lies beyond the possible rank to zero, for matrices that may be wide."""
+    """Set values beyond the possible rank to zero, for matrices that may be wide."""
     count = smaller(matrices.rows, matrices.columns)
     if count == matrices.columns or isinstance(count, int):
         return sizes
@@ -73,8 +76,7 @@ def _largest(op: Builder, sizes: Tensor, matrices: Matrices) -> Tensor:
 @table("linalg_matrix_rank.atol_rtol_tensor")
 @eager_if_empty
 def linalg_matrix_rank(op: Builder, input: Tensor, atol: Tensor | None, rtol: Tensor | None, hermitian: bool) -> Tensor:
-    """linalg_matrix_rank.atol_rtol_tensor(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False)
-    -> Tensor"""
+    """linalg_matrix_rank.atol_rtol_tensor(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, ...) -> Tensor"""
     matrices = Matrices(op, input)
     if hermitian:
         shifted, shift = shifted_positive(op, matrices, upper=False)
@@ -98,8 +100,10 @@ def _rank(op: Builder, matrices: Matrices, kept: Tensor) -> Tensor:
 @table("linalg_lstsq")
 @eager_if_empty
 def linalg_lstsq(op: Builder, self: Tensor, b: Tensor, rcond: float | None, driver: str | None) -> tuple[Tensor, ...]:
-    """linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None)
-    -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values); the solution with the smallest norm"""
+    """linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor, Tensor, Tensor, Tensor)
+
+    Computes the solution with the smallest norm.
+    """
     matrices = Matrices(op, self)
     m, n = matrices.rows, matrices.columns
     right = unsqueezed(op, b, [rank_of(op, b)]) if rank_of(op, b) < rank_of(op, self) else b
@@ -127,7 +131,7 @@ def linalg_lstsq(op: Builder, self: Tensor, b: Tensor, rcond: float | None, driv
 
 
 def _if_tall(op: Builder, matrices: Matrices, residuals: Tensor) -> Tensor:
-    """Residuals of tall matrices; others have none, float[0]."""
+    """Return the residuals of tall matrices, and float[0] for others."""
     if isinstance(matrices.rows, int) and isinstance(matrices.columns, int):
         return residuals
     if matrices.batch:
@@ -137,7 +141,7 @@ def _if_tall(op: Builder, matrices: Matrices, residuals: Tensor) -> Tensor:
 
 
 def _tolerance(op: Builder, matrices: Matrices, sizes: Tensor, atol: Tensor | None, rtol: Tensor | None) -> Tensor:
-    """Threshold for zero: the larger of `atol` and `rtol` times the maximum.
+    """Compute the threshold for zero: `atol` or, if larger, `rtol` times the maximum.
 
     The result is float64 and broadcasts to [batch, 1, n].
     """

@@ -53,9 +53,9 @@ def _lapack_pivots(op: Builder, matrices: Matrices, found: Factors) -> Tensor:
 
 
 def _determinant(op: Builder, found: Factors) -> tuple[Tensor, Tensor]:
-    """Diagonal of U among ones and the sign of the permutation.
+    """Return the diagonal of U among ones, and the sign of the permutation.
 
-    Returns float64[batch, n, n] and float64[batch].
+    They are float64[batch, n, n] and float64[batch].
     """
     n = dims(found.factors)[1]
     diagonal = op.Where(diagonal_mask(op, n, n), found.factors, op.constant(1.0, torch.float64))
@@ -168,7 +168,7 @@ def linalg_tensorinv(op: Builder, self: Tensor, ind: int) -> Tensor:
 
 
 def _is_vector(A: Tensor, B: Tensor) -> bool:
-    """Whether torch.linalg.solve treats B as a batch of vectors."""
+    """Return whether torch.linalg.solve treats B as a batch of vectors."""
     assert A.shape is not None and B.shape is not None
     return len(B.shape) == 1 or (len(A.shape) - 1 == len(B.shape) and A.shape[:-1] == B.shape)
 
@@ -178,8 +178,7 @@ def _is_vector(A: Tensor, B: Tensor) -> bool:
 def linalg_solve_and_factors(
     op: Builder, A: Tensor, B: Tensor, left: bool, check_errors: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """_linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False)
-    -> (Tensor result, Tensor LU, Tensor pivots, Tensor info)"""
+    """_linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor, Tensor, Tensor, Tensor)"""
     return *linalg_solve_ex(op, A, B, left, check_errors)[:1], *linalg_lu_factor_ex(op, A, True, check_errors)
 
 
@@ -251,8 +250,7 @@ def linalg_solve_triangular(op: Builder, self: Tensor, B: Tensor, upper: bool, l
 def triangular_solve(
     op: Builder, self: Tensor, A: Tensor, upper: bool, transpose: bool, unitriangular: bool
 ) -> tuple[Tensor, Tensor]:
-    """triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False)
-    -> (Tensor solution, Tensor cloned_coefficient)"""
+    """triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, ...) -> (Tensor, Tensor)"""
     matrix = swapped(op, A, -2, -1) if transpose else A
     return linalg_solve_triangular(op, matrix, self, upper != transpose, True, unitriangular), A
 
@@ -317,8 +315,7 @@ def _exchanged(op: Builder, pivots: Tensor, matrices: Matrices, x: Tensor, *, ba
 def lu_unpack(
     op: Builder, LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool, unpack_pivots: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True)
-    -> (Tensor P, Tensor L, Tensor U)"""
+    """lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor, Tensor, Tensor)"""
     matrices = Matrices(op, LU_data)
     m = matrices.rows
     nothing = op.constant(torch.empty(0, dtype=LU_data.dtype))

@@ -40,7 +40,7 @@ _SWEEPS = 12
 
 
 def _next(op: Builder, count: Dim) -> Tensor:
-    """Next order of the columns, int64[count].
+    """Return the next order of the columns, int64[count].
 
     The n-th columns of both halves form a pair. As in a round-robin tournament, the first column stays and the others move
     one place around a ring: to the right in the first half, to the left in the second. After count - 1 rounds every pair has
@@ -73,9 +73,9 @@ class _Rotated:
 
 
 def rotated_with_turns(op: Builder, a: Tensor) -> Tensor:
-    """One-sided Jacobi of float64[batch, m, n], unsorted: ``A V`` above V.
+    """Apply one-sided Jacobi to float64[batch, m, n]; return ``A V`` above V.
 
-    An odd n gets one more column, of zeros.
+    The columns are unsorted. An odd n gets one more column, of zeros.
     """
     batch, m, n = dims(a)
     both = op.Concat(_even(op, a), eye(op, batch, n, _even_size(n)), axis=1)
@@ -83,7 +83,7 @@ def rotated_with_turns(op: Builder, a: Tensor) -> Tensor:
 
 
 def _rotated(op: Builder, a: Tensor) -> _Rotated:
-    """One-sided Jacobi of float64[batch, m, n], sorted by size."""
+    """Apply one-sided Jacobi to float64[batch, m, n], and sort the columns by size."""
     batch, m, n = dims(a)
     both = rotated_with_turns(op, a)
     sizes, order = op.TopK(_lengths(op, cut(op, both, 1, 0, m)), [size(op, n)], axis=2, outputs=2)
@@ -93,7 +93,10 @@ def _rotated(op: Builder, a: Tensor) -> _Rotated:
 
 
 def singular_values(op: Builder, a: Tensor) -> Tensor:
-    """Singular values of float64[batch, m, n], float64[batch, 1, min(m, n)]."""
+    """Compute the singular values of float64[batch, m, n].
+
+    The result is float64[batch, 1, min(m, n)].
+    """
     batch, m, n = dims(a)
     if is_wide(m, n):
         return singular_values(op, swapped(op, a, 1, 2))
@@ -103,7 +106,7 @@ def singular_values(op: Builder, a: Tensor) -> Tensor:
 
 
 def is_wide(rows: Dim, columns: Dim) -> bool:
-    """Whether a matrix is known to have more columns than rows."""
+    """Return whether a matrix is known to have more columns than rows."""
     return isinstance(rows, int) and isinstance(columns, int) and rows < columns
 
 
@@ -144,7 +147,7 @@ def _rounds(op: Builder, count: Dim) -> int | Tensor:
 
 
 def _angle(op: Builder, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-    """Tangent and cosine of the smaller angle that makes columns orthogonal."""
+    """Return tangent and cosine of the smaller angle that makes columns orthogonal."""
     alpha, beta = op.ReduceSumSquare(left, axes=[1], keepdims=1), op.ReduceSumSquare(right, axes=[1], keepdims=1)
     gamma = op.ReduceSum(op.Mul(left, right), axes=[1], keepdims=1)
     double = op.Div(op.Sub(beta, alpha), gamma)  # twice the cotangent of the doubled angle
@@ -158,7 +161,7 @@ def _angle(op: Builder, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _singular(op: Builder, matrices: Matrices) -> tuple[Tensor, Tensor, Tensor]:
-    """U, singular values and V of the thin decomposition.
+    """Return U, the singular values and V of the thin decomposition.
 
     One of U and V is square and orthogonal. The other may have columns of zeros.
     """
@@ -189,8 +192,7 @@ def _orthonormal(op: Builder, x: Tensor, columns: Dim) -> Tensor:
 def linalg_svd(
     op: Builder, A: Tensor, full_matrices: bool, compute_uv: bool, driver: str | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """_linalg_svd(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? driver=None)
-    -> (Tensor U, Tensor S, Tensor Vh)"""
+    """_linalg_svd(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? driver=None) -> (Tensor, Tensor, Tensor)"""
     matrices = Matrices(op, A)
     m, n = matrices.rows, matrices.columns
     k = smaller(m, n)
@@ -255,7 +257,7 @@ def linalg_eigvalsh(op: Builder, self: Tensor, UPLO: str) -> Tensor:
 
 
 def symmetric_eigen(op: Builder, matrices: Matrices, *, upper: bool) -> tuple[Tensor, Tensor]:
-    """Ascending eigenvalues, float64[batch, 1, n], and eigenvectors."""
+    """Return ascending eigenvalues, float64[batch, 1, n], and eigenvectors."""
     shifted, shift = shifted_positive(op, matrices, upper=upper)
     found = _rotated(op, shifted)
     return op.Sub(shift, found.sizes), found.turned

@@ -32,7 +32,7 @@ table = SymbolicTable("aten")
 
 
 def is_number(x: Any, value: float) -> bool:
-    """Whether `x` is this number, as a Python number or a constant 0-d tensor."""
+    """Return whether `x` is this number, as a Python number or a constant 0-d tensor."""
     if isinstance(x, Tensor):
         return x.const is not None and x.const.dim() == 0 and x.const.item() == value
     return isinstance(x, (bool, int, float)) and x == value
@@ -44,12 +44,12 @@ def scaled(op: Builder, x: Tensor, factor: Any) -> Tensor:
 
 
 def nonzero(op: Builder, x: Tensor) -> Tensor:
-    """Where `x` is not zero: a cast to bool."""
+    """Return where `x` is not zero, by a cast to bool."""
     return op.cast(x, torch.bool)
 
 
 def both(op: Builder, one: Tensor, other: Tensor) -> Tensor:
-    """``And`` of two bools; a constant True adds no node."""
+    """Emit ``And`` of two bools; a constant True adds no node."""
     for left, right in ((one, other), (other, one)):
         known = left.const
         if known is not None and known.numel() == 1 and bool(known) and right.rank is not None and known.dim() <= right.rank:
@@ -58,7 +58,7 @@ def both(op: Builder, one: Tensor, other: Tensor) -> Tensor:
 
 
 def select(op: Builder, condition: Tensor, one: Tensor, other: Tensor) -> Tensor:
-    """``Where`` for tensors of one dtype, bool too."""
+    """Choose by a condition from two tensors of one dtype, which may be bool."""
     condition = op.cast(condition, torch.bool)
     if one.dtype != torch.bool or runs(op, "Where", torch.bool):
         inner = next((d for d in (one.dtype, torch.int32, torch.int64, torch.float32) if runs(op, "Where", d)), one.dtype)
@@ -112,7 +112,7 @@ def rsub(op: Builder, self: Tensor, other: Any, alpha: Any) -> Tensor:
 
 
 def _is_0d(x: Any) -> bool:
-    """Whether an operand is a number, which a trace has for a size, or a 0-d tensor."""
+    """Return whether an operand is a 0-d tensor or a number, such as a traced size."""
     return not isinstance(x, Tensor) or x.rank == 0
 
 
@@ -204,9 +204,9 @@ def fmod(op: Builder, self: Tensor, other: Any) -> Tensor:
 
 
 def _divided(op: Builder, self: Any, other: Any) -> tuple[Tensor, Tensor]:
-    """Promote a dividend and a divisor.
+    """Promote a dividend and a divisor; a run-time integer divisor of 0 becomes 1.
 
-    ONNX Runtime refuses an integer 0 as divisor of an empty tensor, too: ``x % x.shape[0]``.
+    ONNX Runtime refuses an integer 0 as divisor even of an empty tensor, as in ``x % x.shape[0]``.
     """
     left, right = promote(op, self, other)
     if right.dtype.is_floating_point or right.rank != 0 or right.const is not None:
@@ -215,7 +215,7 @@ def _divided(op: Builder, self: Any, other: Any) -> tuple[Tensor, Tensor]:
 
 
 def floor_divide(op: Builder, left: Tensor, right: Tensor) -> Tensor:
-    """Quotient rounded down, of two tensors of one dtype.
+    """Divide two tensors of one dtype, and round the quotient down.
 
     Floats are computed from the remainder, as torch and Python do.
     """
@@ -235,7 +235,7 @@ def floor_divide(op: Builder, left: Tensor, right: Tensor) -> Tensor:
 
 
 def floor_remainder(op: Builder, left: Tensor, right: Tensor) -> Tensor:
-    """Remainder with the sign of the divisor, of two tensors of one dtype."""
+    """Compute the remainder with the divisor's sign, of two tensors of one dtype."""
     if not left.dtype.is_floating_point and runs(op, "Mod", torch.int64):
         return compute(op, "Mod", left, right)
     rest = _remainder_of_truncation(op, left, right)
@@ -245,7 +245,7 @@ def floor_remainder(op: Builder, left: Tensor, right: Tensor) -> Tensor:
 
 
 def _is_of_other_sign(op: Builder, rest: Tensor, right: Tensor) -> Tensor:
-    """Where a nonzero remainder and the divisor differ in sign."""
+    """Return where a nonzero remainder and the divisor differ in sign."""
     if right.const is not None and right.const.numel() == 1:
         return compare(op, "Less" if right.const.item() > 0 else "Greater", rest, 0)
     return op.And(nonzero(op, rest), op.Xor(compare(op, "Less", rest, 0), compare(op, "Less", right, 0)))
@@ -284,7 +284,7 @@ def minimum(op: Builder, self: Tensor, other: Tensor) -> Tensor:
 
 
 def extreme(op: Builder, name: str, one: Tensor, other: Tensor) -> Tensor:
-    """``Max`` or ``Min`` of two tensors of one dtype, integers included."""
+    """Emit ``Max`` or ``Min`` of two tensors of one dtype, integers included."""
     if one.dtype == torch.bool:
         return op.call("", "Or" if name == "Max" else "And", one, other)
     if one.dtype.is_floating_point or runs(op, name, torch.int64):

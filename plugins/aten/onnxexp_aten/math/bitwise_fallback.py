@@ -14,7 +14,7 @@ __all__ = ["bitwise"]
 
 
 def bitwise(op: Builder, logical: str, one: Tensor, other: Tensor) -> Tensor:
-    """``And``, ``Or`` or ``Xor`` of two integer tensors of one dtype.
+    """Compute ``And``, ``Or`` or ``Xor`` of two integer tensors of one dtype.
 
     The bits are computed along a new last axis.
     """
@@ -30,7 +30,7 @@ def bitwise(op: Builder, logical: str, one: Tensor, other: Tensor) -> Tensor:
 
 
 def _number(op: Builder, bits: Tensor, count: int) -> Tensor:
-    """The integer of these bits, from two halves.
+    """Compute the integer of these bits, from two halves.
 
     ONNX Runtime sums int64 in float64, which has only 53 bits.
     """
@@ -43,7 +43,7 @@ def _number(op: Builder, bits: Tensor, count: int) -> Tensor:
 
 
 def _low_bits(op: Builder, x: Tensor, count: int) -> Tensor:
-    """Bits without the sign bit, lowest first, int64[..., count]."""
+    """Return the bits without the sign bit, lowest first, int64[..., count]."""
     half = 1 << (count - 1)  # added twice, because twice `half` may overflow int64
     rest = unsqueezed(op, op.Where(op.Less(x, 0), op.Add(op.Add(x, half), half), x), [rank_of(op, x)])
     shifted = op.Div(rest, op.constant(torch.tensor([1 << k for k in range(count)])))

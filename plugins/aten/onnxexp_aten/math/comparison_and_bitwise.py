@@ -22,7 +22,7 @@ _OPPOSITE: Mapping[str, str] = MappingProxyType({"LessOrEqual": "Greater", "Grea
 
 
 def equal(op: Builder, one: Tensor, other: Tensor) -> Tensor:
-    """Where two tensors of one dtype are equal; NaN equals nothing."""
+    """Return where two tensors of one dtype are equal; NaN equals nothing."""
     if not one.dtype.is_floating_point or runs(op, "Equal", torch.float32):
         return compare(op, "Equal", one, other)
     different = op.Or(compare(op, "Less", one, other), compare(op, "Greater", one, other))
@@ -30,7 +30,7 @@ def equal(op: Builder, one: Tensor, other: Tensor) -> Tensor:
 
 
 def relate(op: Builder, name: str, one: Tensor, other: Tensor) -> Tensor:
-    """An order relation of two tensors of one dtype, bool included.
+    """Compare two tensors of one dtype, bool included, by an order relation.
 
     `name` is ``Less``, ``LessOrEqual``, ``Greater`` or ``GreaterOrEqual``.
     """

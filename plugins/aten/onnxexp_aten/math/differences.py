@@ -40,7 +40,7 @@ def gradient(op: Builder, self: Tensor, *args: Any) -> list[Tensor]:
 
 
 def _slopes(op: Builder, x: Tensor, axis: int, gap: float) -> Tensor:
-    """Slopes from the neighbours of each sample, one-sided at the ends."""
+    """Compute slopes from the neighbours of each sample, one-sided at the ends."""
     size, rank = size_at(op, x, axis), rank_of(op, x)
     if isinstance(size, Tensor) or size > MAX_TABLE or not runs(op, "Pad", x.dtype):
         op.decline("the size is dynamic or large, or Pad does not take the dtype")
@@ -109,9 +109,9 @@ def _axis(op: Builder, y: Tensor, dim: int) -> int:
 
 
 def _areas(op: Builder, y: Tensor, x: Tensor, axis: int) -> Tensor:
-    """Twice the area between neighbouring samples.
+    """Compute twice the area between neighbouring samples.
 
-    A 1-d `x` belongs to the axis; one with fewer dimensions than `y` to the last axes.
+    A 1-d `x` belongs to the axis. An `x` with fewer dimensions than `y` belongs to the last axes.
     """
     own = 0 if x.rank == 1 else axis - rank_of(op, y) + rank_of(op, x)
     if own < 0 or rank_of(op, x) > rank_of(op, y) or y.dtype.is_complex or x.dtype.is_complex:
@@ -125,7 +125,7 @@ def _areas(op: Builder, y: Tensor, x: Tensor, axis: int) -> Tensor:
 
 
 def _neighbours(op: Builder, x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
-    """All samples but the last, and all but the first."""
+    """Return all samples but the last, and all but the first."""
     return sliced(op, x, axis, 0, -1), sliced(op, x, axis, 1, END)
 
 

@@ -77,7 +77,7 @@ _TAILS = (
 
 
 def _erfinv(op: Builder, x: Tensor, product: Tensor) -> Tensor:
-    """Inverse of erf; `product` is (1 - x) * (1 + x), at most 1."""
+    """Compute the inverse of erf; `product` is (1 - x) * (1 + x), at most 1."""
     w = op.Abs(op.Log(product))
     arguments = op.Sub(w, 2.5), op.Sub(op.Sqrt(w), 3.0)
     middle, tail = polynomials(op, arguments, (_ERFINV_MIDDLE, _ERFINV_TAIL))
@@ -86,14 +86,14 @@ def _erfinv(op: Builder, x: Tensor, product: Tensor) -> Tensor:
 
 @in_float64(table, "erfinv", "special_erfinv", schema="erfinv(Tensor self) -> Tensor")
 def erfinv(op: Builder, x: Tensor) -> Tensor:
-    """Inverse of erf: infinite at -1 and 1, NaN beyond."""
+    """Compute the inverse of erf: infinite at -1 and 1, NaN beyond."""
     result = _erfinv(op, x, op.Mul(op.Sub(1.0, x), op.Add(x, 1.0)))
     return where_float64(op, equal_float64(op, op.Abs(x), 1.0), op.Mul(x, math.inf), result)
 
 
 @in_float64(table, "special_ndtri", schema="special_ndtri(Tensor self) -> Tensor")
 def ndtri(op: Builder, p: Tensor) -> Tensor:
-    """The quantile of the standard normal distribution."""
+    """Compute the quantile of the standard normal distribution."""
     other = op.Sub(1.0, p)
     middle = op.Mul(_erfinv(op, op.Sub(p, other), op.Mul(op.Mul(p, 4.0), other)), math.sqrt(2))
     near = op.Less(p, 0.5)
@@ -106,7 +106,7 @@ def ndtri(op: Builder, p: Tensor) -> Tensor:
 
 
 def _normal_tail(op: Builder, p: Tensor) -> Tensor:
-    """The number that a normal variable exceeds with a small probability p."""
+    """Compute the number that a normal variable exceeds with a small probability p."""
     t = op.Sqrt(op.Mul(op.Log(p), -2.0))
     z = op.Reciprocal(t)
     above, below, far_above, far_below = polynomials(op, z, _TAILS)
@@ -115,14 +115,14 @@ def _normal_tail(op: Builder, p: Tensor) -> Tensor:
 
 
 def scaled_erfc(op: Builder, x: Tensor) -> Tensor:
-    """exp(x²) * erfc(x) for x >= 0, in float64."""
+    """Compute exp(x²) * erfc(x) for x >= 0, in float64."""
     t = op.Div(1.0, op.Add(op.Mul(x, 0.5), 1.0))
     return op.Mul(t, op.Exp(polynomial(op, t, _ERFC)))
 
 
 @in_float64(table, "special_erfcx", schema="special_erfcx(Tensor self) -> Tensor")
 def erfcx(op: Builder, x: Tensor) -> Tensor:
-    """exp(x²) * erfc(x)"""
+    """Compute exp(x²) * erfc(x)."""
     right = scaled_erfc(op, op.Abs(x))
     left = op.Sub(op.Mul(op.Exp(op.Mul(x, x)), 2.0), right)
     return where_float64(op, op.Less(x, 0.0), left, right)
@@ -130,25 +130,25 @@ def erfcx(op: Builder, x: Tensor) -> Tensor:
 
 @in_float64(table, "erfc", "special_erfc", schema="erfc(Tensor self) -> Tensor")
 def erfc(op: Builder, x: Tensor) -> Tensor:
-    """1 - erf(x), whose tail keeps its digits."""
+    """Compute 1 - erf(x), whose tail keeps its digits."""
     return _erfc(op, x, scaled_erfc(op, op.Abs(x)))
 
 
 def _erfc(op: Builder, x: Tensor, scaled: Tensor) -> Tensor:
-    """erfc(x), where exp(x²) * erfc(|x|) is known."""
+    """Compute erfc(x), where exp(x²) * erfc(|x|) is given."""
     right = op.Mul(scaled, op.Exp(op.Neg(op.Mul(x, x))))
     return where_float64(op, op.Less(x, 0.0), op.Sub(2.0, right), right)
 
 
 @in_float64(table, "special_ndtr", schema="special_ndtr(Tensor self) -> Tensor")
 def ndtr(op: Builder, x: Tensor) -> Tensor:
-    """The standard normal distribution function."""
+    """Compute the standard normal distribution function."""
     return op.Mul(erfc(op, op.Mul(x, -math.sqrt(0.5))), 0.5)
 
 
 @in_float64(table, "special_log_ndtr", schema="special_log_ndtr(Tensor self) -> Tensor")
 def log_ndtr(op: Builder, x: Tensor) -> Tensor:
-    """log(ndtr(x)), whose lower tail keeps its digits."""
+    """Compute log(ndtr(x)), whose lower tail keeps its digits."""
     z = op.Mul(x, -math.sqrt(0.5))
     scaled = scaled_erfc(op, op.Abs(z))
     below = op.Less(x, -1.0)
@@ -173,13 +173,13 @@ _I_NEAR = 3.75
 
 
 def _stretched(coefficients: Sequence[float], factor: float) -> list[float]:
-    """Coefficients of the polynomial with its argument scaled by the factor."""
+    """Return a polynomial's coefficients for an argument scaled by the factor."""
     highest = len(coefficients) - 1
     return [coefficient * factor ** (highest - index) for index, coefficient in enumerate(coefficients)]
 
 
 def _parts_of_i(op: Builder, size: Tensor, order: int) -> tuple[Tensor, Tensor]:
-    """I0 or I1 of `size` up to 3.75, and exp(-size) times it beyond."""
+    """Compute I0 or I1 of `size` up to 3.75, and exp(-size) times it beyond."""
     low, beyond = op.Min(size, _I_NEAR), op.Max(size, _I_NEAR)
     of_near, of_far = (_I1_NEAR, _I1_FAR) if order else (_I0_NEAR, _I0_FAR)
     rows = _stretched(of_near, _I_NEAR**-2), of_far
@@ -188,14 +188,14 @@ def _parts_of_i(op: Builder, size: Tensor, order: int) -> tuple[Tensor, Tensor]:
 
 
 def _scaled_i(op: Builder, x: Tensor, order: int) -> Tensor:
-    """exp(-|x|) * I0(x), or exp(-|x|) * I1(|x|)."""
+    """Compute exp(-|x|) * I0(x), or exp(-|x|) * I1(|x|)."""
     size = op.Abs(x)
     near, far = _parts_of_i(op, size, order)
     return where_float64(op, op.Less(size, _I_NEAR), op.Mul(near, op.Exp(op.Neg(size))), far)
 
 
 def _i(op: Builder, x: Tensor, order: int) -> Tensor:
-    """I0(x), or I1(|x|)."""
+    """Compute I0(x), or I1(|x|)."""
     size = op.Abs(x)
     near, far = _parts_of_i(op, size, order)
     return where_float64(op, op.Less(size, _I_NEAR), near, op.Mul(far, op.Exp(size)))
@@ -203,30 +203,30 @@ def _i(op: Builder, x: Tensor, order: int) -> Tensor:
 
 @in_float64(table, "special_i0e", schema="special_i0e(Tensor self) -> Tensor")
 def i0e(op: Builder, x: Tensor) -> Tensor:
-    """exp(-|x|) * I0(x)"""
+    """Compute exp(-|x|) * I0(x)."""
     return _scaled_i(op, x, 0)
 
 
 @in_float64(table, "i0", "special_i0", "special_modified_bessel_i0", schema="i0(Tensor self) -> Tensor")
 def i0(op: Builder, x: Tensor) -> Tensor:
-    """The modified Bessel function of the first kind of order 0."""
+    """Compute the modified Bessel function of the first kind of order 0."""
     return _i(op, x, 0)
 
 
 @in_float64(table, "special_i1e", schema="special_i1e(Tensor self) -> Tensor")
 def i1e(op: Builder, x: Tensor) -> Tensor:
-    """exp(-|x|) * I1(x)"""
+    """Compute exp(-|x|) * I1(x)."""
     return op.Mul(_scaled_i(op, x, 1), op.Sign(x))
 
 
 @in_float64(table, "special_i1", "special_modified_bessel_i1", schema="special_i1(Tensor self) -> Tensor")
 def i1(op: Builder, x: Tensor) -> Tensor:
-    """The modified Bessel function of the first kind of order 1."""
+    """Compute the modified Bessel function of the first kind of order 1."""
     return op.Mul(_i(op, x, 1), op.Sign(x))
 
 
 def _k(op: Builder, x: Tensor, order: int, *, scaled: bool) -> Tensor:
-    """K0(x) or K1(x), or exp(x) times it; infinite at 0, NaN below 0."""
+    """Compute K0(x) or K1(x), or exp(x) times it: infinite at 0, NaN below 0."""
     low, beyond = op.Min(x, 2.0), op.Max(x, 2.0)
     half = op.Mul(low, 0.5)
     of_k, of_i, of_far = ((_K0_NEAR, _I0_NEAR, _K0_FAR), (_K1_NEAR, _I1_NEAR, _K1_FAR))[order]
@@ -253,25 +253,25 @@ def _from(op: Builder, x: Tensor, at_0: float, result: Tensor) -> Tensor:
 
 @in_float64(table, "special_scaled_modified_bessel_k0", schema="special_scaled_modified_bessel_k0(Tensor x) -> Tensor")
 def scaled_k0(op: Builder, x: Tensor) -> Tensor:
-    """exp(x) * K0(x)"""
+    """Compute exp(x) * K0(x)."""
     return _k(op, x, 0, scaled=True)
 
 
 @in_float64(table, "special_scaled_modified_bessel_k1", schema="special_scaled_modified_bessel_k1(Tensor x) -> Tensor")
 def scaled_k1(op: Builder, x: Tensor) -> Tensor:
-    """exp(x) * K1(x)"""
+    """Compute exp(x) * K1(x)."""
     return _k(op, x, 1, scaled=True)
 
 
 @in_float64(table, "special_modified_bessel_k0", schema="special_modified_bessel_k0(Tensor self) -> Tensor")
 def k0(op: Builder, x: Tensor) -> Tensor:
-    """The modified Bessel function of the second kind of order 0."""
+    """Compute the modified Bessel function of the second kind of order 0."""
     return _k(op, x, 0, scaled=False)
 
 
 @in_float64(table, "special_modified_bessel_k1", schema="special_modified_bessel_k1(Tensor self) -> Tensor")
 def k1(op: Builder, x: Tensor) -> Tensor:
-    """The modified Bessel function of the second kind of order 1."""
+    """Compute the modified Bessel function of the second kind of order 1."""
     return _k(op, x, 1, scaled=False)
 
 
@@ -288,7 +288,7 @@ _ANGLE_1 = (-0.00029166, 0.00079824, 0.00074348, -0.00637879, 0.0000565, 0.12499
 
 
 def _parts(op: Builder, x: Tensor, turn: float, near: Sequence[Sequence[float]], far: Sequence[Sequence[float]]) -> list[Tensor]:
-    """Polynomials in (x / 3)² for x up to 3, and last the wave beyond.
+    """Compute polynomials in (x / 3)² for x up to 3, and last the wave beyond.
 
     The size and phase of the wave, a sine turned by an angle in radians, are polynomials in 3 / x.
     """
@@ -302,7 +302,7 @@ def _parts(op: Builder, x: Tensor, turn: float, near: Sequence[Sequence[float]],
 
 @in_float64(table, "special_bessel_j0", schema="special_bessel_j0(Tensor self) -> Tensor")
 def j0(op: Builder, x: Tensor) -> Tensor:
-    """The Bessel function of the first kind of order 0."""
+    """Compute the Bessel function of the first kind of order 0."""
     size = op.Abs(x)
     near, far = _parts(op, size, math.pi / 2, [_J0_NEAR], [_SIZE_0, _ANGLE_0])
     return where_float64(op, op.Less(size, 3.0), near, far)
@@ -310,7 +310,7 @@ def j0(op: Builder, x: Tensor) -> Tensor:
 
 @in_float64(table, "special_bessel_j1", schema="special_bessel_j1(Tensor self) -> Tensor")
 def j1(op: Builder, x: Tensor) -> Tensor:
-    """The Bessel function of the first kind of order 1."""
+    """Compute the Bessel function of the first kind of order 1."""
     size = op.Abs(x)
     near, far = _parts(op, size, math.pi / 2, [_J1_NEAR], [_SIZE_1, _ANGLE_1])
     return where_float64(op, op.Less(size, 3.0), op.Mul(near, x), op.Mul(far, op.Sign(x)))
@@ -318,7 +318,7 @@ def j1(op: Builder, x: Tensor) -> Tensor:
 
 @in_float64(table, "special_bessel_y0", schema="special_bessel_y0(Tensor self) -> Tensor")
 def y0(op: Builder, x: Tensor) -> Tensor:
-    """The Bessel function of the second kind of order 0; infinite at 0, NaN below."""
+    """Compute the Bessel function Y0 of the second kind: infinite at 0, NaN below."""
     j, near, far = _parts(op, x, 0.0, [_J0_NEAR, _Y0_NEAR], [_SIZE_0, _ANGLE_0])
     near = op.Add(near, op.Mul(op.Mul(op.Log(op.Mul(x, 0.5)), j), 2 / math.pi))
     return where_float64(op, op.Less(x, 3.0), near, far)
@@ -326,7 +326,7 @@ def y0(op: Builder, x: Tensor) -> Tensor:
 
 @in_float64(table, "special_bessel_y1", schema="special_bessel_y1(Tensor self) -> Tensor")
 def y1(op: Builder, x: Tensor) -> Tensor:
-    """The Bessel function of the second kind of order 1; infinite at 0, NaN below."""
+    """Compute the Bessel function Y1 of the second kind: infinite at 0, NaN below."""
     j, near, far = _parts(op, x, 0.0, [_J1_NEAR, _Y1_NEAR], [_SIZE_1, _ANGLE_1])
     near = op.Add(op.Div(near, x), op.Mul(op.Mul(op.Log(op.Mul(x, 0.5)), op.Mul(j, x)), 2 / math.pi))
     return where_float64(op, op.Less(x, 3.0), _from(op, x, -math.inf, near), far)
@@ -334,6 +334,6 @@ def y1(op: Builder, x: Tensor) -> Tensor:
 
 @in_float64(table, "special_spherical_bessel_j0", schema="special_spherical_bessel_j0(Tensor x) -> Tensor")
 def spherical_j0(op: Builder, x: Tensor) -> Tensor:
-    """sin(x) / x"""
+    """Compute sin(x) / x."""
     result = where_float64(op, equal_float64(op, x, 0.0), 1.0, op.Div(op.Sin(x), x))
     return where_float64(op, op.Greater(op.Abs(x), 1e300), 0.0, result)

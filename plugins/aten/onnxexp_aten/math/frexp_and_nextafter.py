@@ -18,7 +18,7 @@ table = SymbolicTable("aten")
 
 
 def _exponent(op: Builder, size: Tensor) -> Tensor:
-    """Exponent e of ``size = m * 2**e``, 1 <= m < 2, of positive float64.
+    """Return the exponent e of ``size = m * 2**e``, 1 <= m < 2, of positive float64.
 
     The estimate by logarithm may be off by one and is corrected.
     """
@@ -29,7 +29,7 @@ def _exponent(op: Builder, size: Tensor) -> Tensor:
 
 
 def _positive(op: Builder, size: Tensor) -> Tensor:
-    """Where a float64 tensor is positive and finite."""
+    """Return where a float64 tensor is positive and finite."""
     return op.And(op.Greater(size, 0.0), op.Less(size, math.inf))
 
 

@@ -55,7 +55,7 @@ The result is less exact left of -10.
 
 @in_float64(table, "lgamma", "special_gammaln", schema="lgamma(Tensor self) -> Tensor")
 def log_gamma(op: Builder, x: Tensor) -> Tensor:
-    """log|gamma(x)| of a float64 tensor; infinite at 0, -1, -2, …"""
+    """Compute log|gamma(x)| in float64: infinite at 0 and at negative integers."""
     x = op.Max(x, -1e300)  # fmod of minus infinity is NaN
     mirrored = _lanczos(op, op.Abs(op.Sub(x, 0.5)))
     sine = op.Abs(op.Sin(_turn(op, x)))
@@ -64,12 +64,15 @@ def log_gamma(op: Builder, x: Tensor) -> Tensor:
 
 
 def _turn(op: Builder, x: Tensor) -> Tensor:
-    """pi * x up to a multiple of pi; exactly 0 for integers."""
+    """Compute pi * x up to a multiple of pi, exactly 0 for integers."""
     return op.Mul(fmod(op, x, 1.0), math.pi)
 
 
 def _lanczos(op: Builder, x: Tensor) -> Tensor:
-    """log(gamma(x + 1/2)) for x >= 0; constant addends are factors in the log."""
+    """Compute log(gamma(x + 1/2)) for x >= 0.
+
+    Constant addends are factors in the logarithm.
+    """
     factor = math.sqrt(2 * math.pi) * math.exp(-7)
     places = [k + 0.5 for k in range(len(_LANCZOS))]
     series = sum_of_terms(op, x, places, op.Reciprocal, [number * factor for number in _LANCZOS])
@@ -79,7 +82,7 @@ def _lanczos(op: Builder, x: Tensor) -> Tensor:
 
 @in_float64(table, "digamma", "special_digamma", "special_psi", schema="digamma(Tensor self) -> Tensor")
 def digamma(op: Builder, x: Tensor) -> Tensor:
-    """Derivative of log gamma; NaN at -1, -2, …, infinite at 0."""
+    """Compute the derivative of log gamma: infinite at 0, NaN at negative integers."""
     offset = op.Abs(op.Sub(x, 0.5))
     inverse = op.Reciprocal(op.Add(offset, _SHIFT + 0.5))
     series = op.Mul(polynomial(op, op.Mul(inverse, inverse), _DIGAMMA), inverse)
@@ -99,7 +102,7 @@ def digamma(op: Builder, x: Tensor) -> Tensor:
     schema="special_zeta(Tensor self, Tensor other) -> Tensor",
 )
 def zeta(op: Builder, s: Tensor, q: Tensor) -> Tensor:
-    """Hurwitz zeta: sum of 1 / (q + k)^s for k = 0, 1, …; NaN for s < 1."""
+    """Compute Hurwitz zeta, the sum of 1 / (q + k)^s for k = 0, 1, …: NaN for s < 1."""
     rank = max(rank_of(op, s), rank_of(op, q))
     exponent = op.Neg(s)
     terms = op.Add(unsqueezed(op, q, [rank_of(op, q)]), op.constant(torch.arange(_TERMS, dtype=torch.float64)))
@@ -116,7 +119,7 @@ def zeta(op: Builder, s: Tensor, q: Tensor) -> Tensor:
 
 
 def _zeta_of_whole(op: Builder, s: int, q: Tensor) -> Tensor:
-    """Hurwitz zeta for an integer s > 1 known at export, except at 0, -1, …"""
+    """Compute Hurwitz zeta for an integer s > 1 known at export, except at its poles."""
     exponent = op.constant(-s, torch.float64)
     result = sum_of_terms(op, q, range(_TERMS), lambda terms: op.Pow(terms, exponent))
     end = op.Add(q, float(_TERMS))
@@ -132,7 +135,7 @@ def _not_positive(op: Builder, q: Tensor) -> Tensor:
 
 
 def _infinite(op: Builder, q: Tensor, below: Tensor, result: Tensor) -> Tensor:
-    """Replace the result by infinity at 0, -1, -2, …"""
+    """Replace the result by infinity at 0 and at negative integers."""
     return where_float64(op, op.And(below, equal_float64(op, op.Floor(q), q)), math.inf, result)
 
 
@@ -167,7 +170,7 @@ def _trigamma(op: Builder, x: Tensor) -> Tensor:
 
 @in_float64(table, "special_gammaincc", "igammac", schema="igammac(Tensor self, Tensor other) -> Tensor")
 def gamma_upper(op: Builder, a: Tensor, x: Tensor) -> Tensor:
-    """The regularized upper incomplete gamma function."""
+    """Compute the regularized upper incomplete gamma function."""
     return op.Sub(1.0, gamma_lower(op, a, x))
 
 
@@ -177,7 +180,10 @@ _LIMIT = 20_000
 
 @in_float64(table, "special_gammainc", "igamma", schema="igamma(Tensor self, Tensor other) -> Tensor")
 def gamma_lower(op: Builder, a: Tensor, x: Tensor) -> Tensor:
-    """Regularized lower incomplete gamma function by power series (DLMF 8.11.4)."""
+    """Compute the regularized lower incomplete gamma function.
+
+    The power series is DLMF 8.11.4.
+    """
 
     def body(_: Tensor, step: Tensor, term: Tensor, total: Tensor) -> tuple[Any, list[Tensor], list[Tensor]]:
         step = op.Add(step, 1.0)
@@ -194,7 +200,7 @@ def gamma_lower(op: Builder, a: Tensor, x: Tensor) -> Tensor:
 
 
 def _rounds(op: Builder, a: Tensor, x: Tensor) -> Tensor:
-    """Rounds after which the terms of every element are negligible.
+    """Count the rounds after which the terms of every element are negligible.
 
     The terms grow up to round x - a, then fall like a bell curve of width sqrt(x).
     """

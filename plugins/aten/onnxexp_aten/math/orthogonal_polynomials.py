@@ -69,7 +69,7 @@ _FAMILIES: Mapping[str, tuple[int, int, Step]] = MappingProxyType(
 
 
 def _orthogonal(op: Builder, x: Tensor, n: Tensor, slope: int, offset: int, step: Step) -> Tensor:
-    """Orthogonal polynomial of int64 degree `n`: 1 for 0, 0 for negative n."""
+    """Compute the polynomial of int64 degree `n`: 1 for degree 0, 0 for negative `n`."""
     one = full_of(op, sizes_like(op, x), 1.0, torch.float64)
     before = x if slope else op.Mul(one, float(offset)) if offset != 1 else one
 
@@ -113,7 +113,7 @@ Beyond it the expansions are exact to 1e-8. Within it the series loses at most s
 
 
 def _series(first: float, last: int) -> list[float]:
-    """Coefficients of the series in (x / 6)³, highest power first.
+    """List the coefficients of the series in (x / 6)³, highest power first.
 
     Each coefficient divides its predecessor by (3k + first - 1)(3k + first). The scale matters: in x³ the last coefficients
     underflow in float32, and ONNX Runtime merges float64 constants that are equal in float32.
@@ -125,7 +125,7 @@ def _series(first: float, last: int) -> list[float]:
 
 
 def _expansion(last: int) -> list[float]:
-    """Coefficients u_0, u_1, … of DLMF 9.7.2."""
+    """List the coefficients u_0, u_1, … of DLMF 9.7.2."""
     numbers = [1.0]
     for k in range(1, last):
         numbers.append(numbers[-1] * (6 * k - 5) * (6 * k - 3) * (6 * k - 1) / (216 * k * (2 * k - 1)))
@@ -134,7 +134,7 @@ def _expansion(last: int) -> list[float]:
 
 @in_float64(table, "special_airy_ai", schema="special_airy_ai(Tensor x) -> Tensor")
 def airy(op: Builder, x: Tensor) -> Tensor:
-    """Airy function Ai(x)."""
+    """Compute the Airy function Ai(x)."""
     near = op.Max(op.Min(x, _AIRY_FAR), -_AIRY_FAR)
     part = op.Div(near, _AIRY_FAR)
     cube = op.Mul(op.Mul(part, part), part)

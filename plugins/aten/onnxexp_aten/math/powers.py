@@ -43,7 +43,7 @@ def pow_(op: Builder, self: Any, exponent: Any) -> Tensor:
 def _whole_power(op: Builder, base: Tensor, power: Tensor) -> Tensor:
     """Raise integers by products.
 
-    Pow computes them as floats, which have 53 digits and do not wrap around.
+    Pow computes integers as floats, which have 53 bits and do not wrap around.
     """
     if base.const is not None and power.const is not None:
         return op.constant(torch.pow(base.const, power.const))

@@ -29,7 +29,7 @@ table = SymbolicTable("aten")
 
 
 def _names(name: str, *, bare: bool = True) -> list[str]:
-    """Names to register: the bare name, or the overloads for numbers.
+    """List the names to register: the bare name, or the overloads for numbers.
 
     A bare name covers every overload without its own entry. It is wrong where a tensor operator has that name.
     """
@@ -41,7 +41,7 @@ def _scalar(
 ) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
     """Register `function(op, *tensors)` for arguments that are not static.
 
-    `python` computes static ones. With `unify` the tensors have one dtype.
+    `python` computes the result of static arguments. With `unify` the tensors have one dtype.
     """
 
     def register(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -113,10 +113,10 @@ def floordiv(op: Builder, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _is_natural(op: Builder, x: Tensor) -> bool:
-    """Whether an integer is provably never negative.
+    """Return whether an integer is provably never negative.
 
-    Sizes are not, nor are sums, products and quotients of sizes. A pass cannot infer this: a floor division of other integers
-    is several nodes.
+    Sizes are never negative, nor are their sums, products and quotients. A pass cannot infer this: a floor division of other
+    integers is several nodes.
     """
     if x.const is not None:
         return bool((x.const >= 0).all())

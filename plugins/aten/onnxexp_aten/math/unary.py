@@ -178,7 +178,7 @@ def round_decimals(op: Builder, self: Tensor, decimals: int) -> Tensor:
 def _rounded(op: Builder, x: Tensor) -> Tensor:
     """Round to the nearest integer, halves to even.
 
-    ONNX has Round from opset 11 on.
+    A formula replaces ONNX's Round before opset 11.
     """
     if runs(op, "Round", torch.float32):
         return compute(op, "Round", x)

@@ -105,7 +105,7 @@ def _mean(op: Builder, x: Tensor, axes: Sequence[_Axis]) -> Tensor:
 
 
 def _shares(op: Builder, x: Tensor, axis: _Axis) -> Tensor:
-    """Weight of each element in each window's mean, [before, after]."""
+    """Compute the weight of each element in each window's mean, [before, after]."""
     if axis.known:
         after = int(axis.after)
         return linear_map_matrix(op, int(axis.before), lambda unit: torch.ops.aten.adaptive_avg_pool1d(unit, [after]), x.dtype)
@@ -116,7 +116,7 @@ def _shares(op: Builder, x: Tensor, axis: _Axis) -> Tensor:
 
 
 def _bounds(op: Builder, x: Tensor, axis: _Axis) -> tuple[Tensor, Tensor]:
-    """Begin and end of each window, int64[after] each."""
+    """Compute begin and end of each window, int64[after] each."""
     before, after = size_at(op, x, axis.number), axis.given
     if axis.known and isinstance(before, int):
         windows = torch.arange(int(axis.after))
@@ -155,7 +155,7 @@ def _maximum(op: Builder, x: Tensor, axes: Sequence[_Axis]) -> Tensor:
 
 
 def _members(op: Builder, x: Tensor, axis: _Axis) -> Tensor:
-    """Positions in each window, int64[after, longest].
+    """List the positions in each window, int64[after, longest].
 
     A shorter window repeats its last position.
     """
@@ -170,7 +170,7 @@ def _members(op: Builder, x: Tensor, axis: _Axis) -> Tensor:
 
 
 def _where(op: Builder, x: Tensor, axes: Sequence[_Axis]) -> Tensor:
-    """Position of each maximum in its plane.
+    """Find the position of each maximum in its plane.
 
     The positions of each window are laid side by side; the first largest wins.
     """

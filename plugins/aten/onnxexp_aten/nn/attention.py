@@ -32,7 +32,7 @@ def attend(
     scale: Any,
     dropout_p: float = 0.0,
 ) -> Tensor:
-    """softmax(query @ key^T * scale + bias) @ value * keep."""
+    """Compute softmax(query @ key^T * scale + bias) @ value * keep."""
     weights = _weights(op, query, key, bias, scale)
     if dropout_p > 0:
         weights, _ = dropped(op, weights, dropout_p)
@@ -50,7 +50,7 @@ def _weights(op: Builder, query: Tensor, key: Tensor, bias: Tensor | None, scale
 
 
 def scaled_scores(op: Builder, query: Tensor, key: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Attention weights, and the factor that zeroes fully masked rows.
+    """Compute attention weights, and the factor that zeroes fully masked rows.
 
     The factor is None where no row can be fully masked.
     """
@@ -74,9 +74,7 @@ def scaled_dot_product_attention(
     scale: Any,
     enable_gqa: bool,
 ) -> Tensor:
-    """scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.,
-    bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor
-    """
+    """scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, ...) -> Tensor"""
     if isinstance(is_causal, Tensor):  # a script computes it
 
         def attended(known: bool) -> list[Tensor]:
@@ -102,9 +100,7 @@ def scaled_dot_product_attention(
 
 @table("scaled_dot_product_attention", since=23)
 def scaled_dot_product_attention_23(op: Builder, *args: Any) -> Tensor:
-    """scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.,
-    bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor
-    """
+    """scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, ...) -> Tensor"""
     fused = _fused(op, *args[:-1]) if not isinstance(args[5], Tensor) else None
     return scaled_dot_product_attention(op, *args) if fused is None else fused
 
@@ -112,9 +108,9 @@ def scaled_dot_product_attention_23(op: Builder, *args: Any) -> Tensor:
 def _fused(
     op: Builder, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float, is_causal: bool, scale: Any
 ) -> Tensor | None:
-    """Attention, which repeats the heads of keys and values itself.
+    """Emit Attention, whose kernel repeats the heads of keys and values itself.
 
-    Returns None where ONNX Runtime's kernel differs from torch.
+    Returns None for a call that Attention cannot express, and where ONNX Runtime's kernel differs from torch.
     """
     mask, rank = _needed_mask(op, mask), rank_of(op, query)
     if rank not in (3, 4) or dropout_p > 0 or isinstance(scale, Tensor) or not _kernel_takes(op, mask, query.dtype):
@@ -129,7 +125,7 @@ def _fused(
 
 
 def _needed_mask(op: Builder, mask: Tensor | None) -> Tensor | None:
-    """The mask; None where it is provably all True, or adds only zeros.
+    """Return the mask, or None where it is provably all True or adds only zeros.
 
     Models build such masks where nothing is padded, often with Expand.
     """
@@ -144,9 +140,9 @@ def _needed_mask(op: Builder, mask: Tensor | None) -> Tensor | None:
 
 
 def _kernel_takes(op: Builder, mask: Tensor | None, dtype: torch.dtype) -> bool:
-    """Whether ONNX Runtime's Attention kernel agrees with torch.
+    """Return whether ONNX Runtime's Attention kernel agrees with torch.
 
-    In float64 its fully masked rows are NaN.
+    In float64, fully masked rows of its result are NaN.
     """
     return targets_plain_onnx(op) or mask is None or dtype != torch.float64 or (mask.dtype == torch.bool and _every_row(mask))
 
@@ -210,10 +206,10 @@ def _split_heads(op: Builder, x: Tensor, groups: int) -> Tensor:
 def mask_bias(
     op: Builder, query: Tensor, key: Tensor, mask: Tensor | None, is_causal: bool
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Bias of the scores, and the factor that zeroes rows without any key.
+    """Return the scores' bias, and the factor that zeroes rows without any key.
 
-    The factor is None where there are no such rows. The lowest finite number stands for minus infinity, whose softmax is NaN
-    in such a row.
+    The factor is None where there are no such rows. The lowest finite number stands for minus infinity, whose softmax is NaN in
+    such a row.
     """
     dtype = query.dtype
     lowest = torch.finfo(dtype).min
@@ -241,7 +237,7 @@ def _any(op: Builder, numbers: Tensor) -> Tensor:
 
 
 def _upper(op: Builder, sizes: list[Any], value: float, dtype: torch.dtype) -> Tensor:
-    """Matrix with `value` above the diagonal and 0 elsewhere."""
+    """Build a matrix with `value` above the diagonal and 0 elsewhere."""
     if op.is_static(sizes) and (not has_operator(op, "Trilu") or math.prod(sizes) <= MAX_TABLE):
         return op.constant(_triangle(op, (sizes[0], sizes[1]), value, dtype))
     if has_operator(op, "Trilu"):
@@ -251,7 +247,7 @@ def _upper(op: Builder, sizes: list[Any], value: float, dtype: torch.dtype) -> T
 
 
 def _triangle(op: Builder, sizes: tuple[int, int], value: float, dtype: torch.dtype) -> torch.Tensor:
-    """Constant triangle; the layers of a model share it."""
+    """Build a constant triangle, which the layers of a model share."""
     key = ("aten.triangle", sizes, value, dtype)
     known = op.context.plugin_data
     if key not in known:

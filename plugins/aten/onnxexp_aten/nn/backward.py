@@ -44,9 +44,7 @@ def convolution_backward(
     groups: int,
     output_mask: Sequence[bool],
 ) -> tuple[Tensor | None, ...]:
-    """convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, SymInt[] stride,
-    SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask)
-    -> (Tensor, Tensor, Tensor)"""
+    """convolution_backward(Tensor grad_output, Tensor input, Tensor weight, ...) -> (Tensor, Tensor, Tensor)"""
     dims = rank_of(op, weight) - 2
     steps, pads, apart = (expand_scalar(each, dims) for each in (stride, padding, dilation))
     by_input, by_weight, by_bias = output_mask
@@ -66,7 +64,7 @@ def convolution_backward(
 def _missing(
     op: Builder, grad: Tensor, x: Tensor, weight: Tensor, steps: list[int], pads: list[int], apart: list[int]
 ) -> list[int]:
-    """Output padding: elements that the strides skipped at each axis's end."""
+    """Compute the output padding: elements that strides skip at each axis's end."""
     sizes = zip(*(_sizes(op, each, len(steps)) for each in (grad, x, weight)), steps, pads, apart, strict=True)
     return [after - ((before - 1) * step - 2 * pad + far * (width - 1) + 1) for before, after, width, step, pad, far in sizes]
 
@@ -74,7 +72,7 @@ def _missing(
 def _by_weight(
     op: Builder, large: Tensor, small: Tensor, weight: Tensor, steps: list[int], pads: list[int], apart: list[int], groups: int
 ) -> Tensor:
-    """Gradient of the weight: a convolution of `large` with kernel `small`.
+    """Compute the weight's gradient: a convolution of `large` with kernel `small`.
 
     Batches and channels change places.
     """
@@ -102,8 +100,7 @@ def avg_pool2d_backward(
     count_include_pad: bool,
     divisor_override: int | None,
 ) -> Tensor:
-    """avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode,
-    bool count_include_pad, int? divisor_override) -> Tensor"""
+    """avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, ...) -> Tensor"""
     kernel, pads = expand_scalar(kernel_size, 2), expand_scalar(padding, 2)
     steps = expand_scalar(stride, 2) if stride else kernel
     matrices = []
@@ -114,7 +111,7 @@ def avg_pool2d_backward(
 
 
 def _window_shares(size: int, count: int, width: int, step: int, pad: int, *, whole: bool, padded: bool) -> torch.Tensor:
-    """Weight of each element in each window's average, [windows, elements].
+    """Compute each element's weight in each window's average, [windows, elements].
 
     With `whole` the weights are 1.
     """
@@ -158,8 +155,7 @@ def max_pool_backward(
     ceil_mode: bool,
     indices: Tensor,
 ) -> Tensor:
-    """max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding,
-    int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor"""
+    """max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, ...) -> Tensor"""
     dims = len(kernel_size)
     plane, windows = (math.prod(_sizes(op, each, dims)) for each in (self, grad_output))
     shape = self.shape or ()

@@ -31,8 +31,7 @@ table = SymbolicTable("aten")
 def nll_loss_forward(
     op: Builder, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: Any
 ) -> tuple[Tensor, Tensor]:
-    """nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index)
-    -> (Tensor output, Tensor total_weight)"""
+    """nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor, Tensor)"""
     return _nll(op, self, target, weight, reduction, ignore_index)
 
 
@@ -52,8 +51,7 @@ def cross_entropy_loss(
     ignore_index: Any,
     label_smoothing: float,
 ) -> Tensor:
-    """cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100,
-    float label_smoothing=0.0) -> Tensor"""
+    """cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, ...) -> Tensor"""
     floats_only(op, self, weight)
     logs = softmax_over(op, "LogSoftmax", self, _class_axis(op, self))
     if not target.dtype.is_floating_point:
@@ -78,9 +76,9 @@ def _nll(
     ignore_index: Any,
     smoothing: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Negative log-likelihood and the total weight of targets not ignored.
+    """Return the negative log-likelihood and the total weight of counted targets.
 
-    torch divides by the total weight for the mean.
+    Ignored targets do not count. torch divides by the total weight for the mean.
     """
     floats_only(op, logs, weight)
     axis = _class_axis(op, logs)
@@ -112,7 +110,7 @@ def _times_weight(op: Builder, logs: Tensor, weight: Tensor | None) -> Tensor:
 
 
 def _smoothed(op: Builder, chosen: Tensor, logs: Tensor, axis: int, smoothing: float) -> Tensor:
-    """Label smoothing: every class gets the same share."""
+    """Smooth labels, so that every class gets the same share."""
     if not smoothing:
         return chosen
     shared = scaled(op, reduced(op, "ReduceMean", logs, [axis]), smoothing)
@@ -126,8 +124,7 @@ def _smoothed(op: Builder, chosen: Tensor, logs: Tensor, axis: int, smoothing: f
 def multi_margin_loss(
     op: Builder, self: Tensor, target: Tensor, p: Any, margin: Any, weight: Tensor | None, reduction: int
 ) -> Tensor:
-    """multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=Mean)
-    -> Tensor"""
+    """multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, ...) -> Tensor"""
     floats_only(op, self, weight)
     x, places = _rows(op, self), op.Reshape(target, [-1, 1])
     short = compute(op, "Sub", compute(op, "Add", x, margin), gather(op, x, 1, places, False))

@@ -29,7 +29,7 @@ def convolve(
     pads: Sequence[int] | None = None,
     output_padding: Any = None,
 ) -> Tensor:
-    """Conv, or ConvTranspose where `output_padding` is given.
+    """Emit Conv, or ConvTranspose where `output_padding` is given.
 
     `pads` are in ONNX's order: all begins, then all ends. An input without a batch axis gets one for the operator.
     """
@@ -52,7 +52,7 @@ def _symmetric(padding: Any, weight: Tensor, op: Builder) -> list[int]:
 
 
 def _same(weight: Tensor, dilation: Any) -> list[int]:
-    """Padding of torch's mode "same"; an odd amount goes to the end."""
+    """Return the padding of torch's mode "same"; an odd amount goes to the end."""
     assert weight.shape is not None
     kernel = weight.shape[2:]
     totals = [step * (int(size) - 1) for step, size in zip(expand_scalar(dilation, len(kernel)), kernel, strict=True)]
@@ -63,8 +63,7 @@ def _same(weight: Tensor, dilation: Any) -> list[int]:
 def conv(
     op: Builder, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> Tensor:
-    """conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0,
-    SymInt[2] dilation=1, SymInt groups=1) -> Tensor"""
+    """conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, ...) -> Tensor"""
     pads = _symmetric(padding, weight, op)
     return convolve(op, input, weight, bias, stride=stride, dilation=dilation, groups=groups, pads=pads)
 
@@ -73,8 +72,7 @@ def conv(
 def conv_padding(
     op: Builder, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: str, dilation: Any, groups: int
 ) -> Tensor:
-    """conv2d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, str padding="valid",
-    SymInt[2] dilation=1, SymInt groups=1) -> Tensor"""
+    """conv2d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, str padding="valid", ...) -> Tensor"""
     pads = _same(weight, dilation) if padding == "same" else None
     return convolve(op, input, weight, bias, stride=stride, dilation=dilation, groups=groups, pads=pads)
 
@@ -91,8 +89,7 @@ def conv_transpose(
     groups: int,
     dilation: Any,
 ) -> Tensor:
-    """conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0,
-    SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor"""
+    """conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, ...) -> Tensor"""
     options: dict[str, Any] = {"stride": stride, "dilation": dilation, "groups": groups}
     pads, dims = _symmetric(padding, weight, op), rank_of(op, weight) - 2
     more = expand_scalar(output_padding, dims)
@@ -119,8 +116,7 @@ def convolution(
     output_padding: Any,
     groups: int,
 ) -> Tensor:
-    """convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation,
-    bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor"""
+    """convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, ...) -> Tensor"""
     if transposed:
         return conv_transpose(op, input, weight, bias, stride, padding, output_padding, groups, dilation)
     return conv(op, input, weight, bias, stride, padding, dilation, groups)
@@ -128,9 +124,7 @@ def convolution(
 
 @table("_convolution", "_convolution.deprecated")
 def _convolution(op: Builder, *args: Any) -> Tensor:
-    """_convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation,
-    bool transposed, SymInt[] output_padding, SymInt groups, bool benchmark, bool deterministic, bool cudnn_enabled,
-    bool allow_tf32) -> Tensor"""
+    """_convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, ...) -> Tensor"""
     return convolution(op, *args[:9])
 
 

@@ -42,8 +42,7 @@ def ctc_loss(
     reduction: int,
     zero_infinity: bool,
 ) -> Tensor:
-    """ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0,
-    int reduction=Mean, bool zero_infinity=False) -> Tensor"""
+    """ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, ...) -> Tensor"""
     alone = rank_of(op, log_probs) == 2
     x = unsqueezed(op, log_probs, [1]) if alone else log_probs
     steps, lengths = (op.Reshape(op.constant(each, torch.int64), [-1]) for each in (input_lengths, target_lengths))
@@ -61,7 +60,7 @@ def ctc_loss(
 
 
 def _places(op: Builder, targets: Tensor, lengths: Tensor) -> Tensor:
-    """State numbers, int64[states]: labels with blanks around each."""
+    """Return the state numbers, int64[states]: labels with blanks around each."""
     if rank_of(op, targets) == 2:
         longest = size_at(op, targets, 1)
     else:
@@ -72,7 +71,7 @@ def _places(op: Builder, targets: Tensor, lengths: Tensor) -> Tensor:
 
 
 def _states(op: Builder, targets: Tensor, size: Tensor, places: Tensor, blank: int) -> Tensor:
-    """Labels and blanks of each sequence, int64[batch, states].
+    """Return labels and blanks of each sequence, int64[batch, states].
 
     `size`, int64[batch, 1], counts the labels. `targets` is padded, [batch, longest], or one sequence after the other; it
     gets a blank in front.
@@ -88,7 +87,7 @@ def _states(op: Builder, targets: Tensor, size: Tensor, places: Tensor, blank: i
 
 
 def _losses(op: Builder, x: Tensor, inside: Tensor, states: Tensor, size: Tensor, places: Tensor) -> Tensor:
-    """Losses [batch] from log-probabilities [time, batch, classes].
+    """Compute losses [batch] from log-probabilities [time, batch, classes].
 
     `inside`, bool[time, batch], marks the valid steps. A state is reached from itself, from its predecessor, and from the
     state before that unless both are the same label or blanks.
@@ -113,6 +112,6 @@ def _losses(op: Builder, x: Tensor, inside: Tensor, states: Tensor, size: Tensor
 
 
 def _log_sum(op: Builder, *terms: Tensor) -> Tensor:
-    """log(exp(a) + exp(b) + …), also where all terms are minus infinity."""
+    """Compute log(exp(a) + exp(b) + …), also where all terms are minus infinity."""
     base = compute(op, "Max", *terms, torch.finfo(terms[0].dtype).min)
     return op.Add(op.Log(op.Sum(*(op.Exp(op.Sub(term, base)) for term in terms))), base)

@@ -66,7 +66,7 @@ def feature_alpha_dropout(op: Builder, input: Tensor, p: Any, train: bool) -> Te
 
 
 def dropped(op: Builder, x: Tensor, p: Any) -> tuple[Tensor, Tensor]:
-    """Dropout in training mode, and the mask of kept elements."""
+    """Drop elements as in training; return the result and the mask of kept elements."""
     ratio = float(op.static(p, "p"))
     if ratio == 1:
         return compute(op, "Mul", x, 0), op.Expand(op.constant(False), op.Shape(x))
@@ -82,7 +82,7 @@ def _factor(op: Builder, kept: Tensor, dtype: torch.dtype, ratio: float) -> Tens
 
 
 def _kept(op: Builder, x: Tensor, ratio: float, *, channels: bool = False) -> Tensor:
-    """Random mask that is True with probability 1 - ratio.
+    """Draw a random mask that is True with probability 1 - ratio.
 
     It has the shape of `x`, or of its batch and channel axes alone.
     """
@@ -92,7 +92,7 @@ def _kept(op: Builder, x: Tensor, ratio: float, *, channels: bool = False) -> Te
 
 
 def _alpha(op: Builder, x: Tensor, p: float, *, channels: bool) -> Tensor:
-    """Alpha dropout: dropped elements become SELU's negative saturation value.
+    """Apply alpha dropout: dropped elements become SELU's negative saturation value.
 
     An affine map keeps mean and variance.
     """

@@ -51,8 +51,7 @@ def embedding_bag(
     include_last_offset: bool,
     padding_idx: int | None = None,
 ) -> tuple[Tensor, None, None, None]:
-    """embedding_bag.padding_idx(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq, int mode, bool sparse,
-    Tensor? per_sample_weights, bool include_last_offset, int? padding_idx) -> (Tensor, Tensor, Tensor, Tensor)"""
+    """embedding_bag.padding_idx(Tensor weight, Tensor indices, Tensor offsets, ...) -> (Tensor, Tensor, Tensor, Tensor)"""
     if padding_idx is not None and padding_idx < 0:
         own = op.node.op == "aten::embedding_bag.padding_idx" and weight.shape is not None
         padding_idx = padding_idx + known_size(weight, 0) if own else None
@@ -81,9 +80,9 @@ def _bags(
 
 
 def _equal_count(op: Builder, indices: Tensor, offsets: Tensor) -> int | None:
-    """Number of indices in each bag where it is the same for all, else None.
+    """Return the number of indices in each bag where all have the same, else None.
 
-    The pass `FindEqualBags` finds it for two-dimensional indices.
+    The pass `FindEqualBags` finds the number for two-dimensional indices.
     """
     if offsets.const is not None:
         total = indices.shape[0] if indices.shape is not None else None
@@ -97,7 +96,7 @@ def _equal_count(op: Builder, indices: Tensor, offsets: Tensor) -> int | None:
 
 
 def _bounds(op: Builder, indices: Tensor, offsets: Tensor, include_last: bool) -> tuple[Tensor, Tensor]:
-    """Begin and end of each bag."""
+    """Return begin and end of each bag."""
     following = op.Slice(offsets, [1], [END], axes=[0])
     if include_last:
         return op.Slice(offsets, [0], [-1], axes=[0]), following
@@ -119,7 +118,7 @@ def _added(op: Builder, bags: _Bags, mean: bool) -> Tensor:
 
 
 def _largest(op: Builder, bags: _Bags) -> Tensor:
-    """Maximum of each bag, zero for an empty one."""
+    """Compute the maximum of each bag, and zero for an empty one."""
     rows, members = bags.rows, bags.members
     if members is None:
         return compute(op, "ReduceMax", rows, axes=[1], keepdims=0)

@@ -20,9 +20,9 @@ table = SymbolicTable("aten")
 
 
 def _starts(op: Builder, samples: Tensor, sizes: Sequence[int], kernel: Sequence[int], output: Sequence[int]) -> Tensor:
-    """Begins of the windows, int64[batch, channels, sum(output)].
+    """Compute the begins of the windows, int64[batch, channels, sum(output)].
 
-    They count elements of the plane, one axis after the other. `samples` has one number per channel and axis; in two
+    The begins count elements of the plane, one axis after the other. `samples` has one number per channel and axis; in two
     dimensions torch takes them from the last axis on.
     """
     dims, dtype = len(sizes), samples.dtype
@@ -39,7 +39,7 @@ def _starts(op: Builder, samples: Tensor, sizes: Sequence[int], kernel: Sequence
 
 
 def _pooled(op: Builder, x: Tensor, kernel: Sequence[int], output: Sequence[int], samples: Tensor) -> tuple[Tensor, Tensor]:
-    """Maximum of each window of ``[N, C, *spatial]`` and its position."""
+    """Return the maximum of each window of ``[N, C, *spatial]``, and its position."""
     shape = [size for size in (size_at(op, x, axis) for axis in range(rank_of(op, x))) if isinstance(size, int)]
     if len(shape) < rank_of(op, x):
         raise op.error("the sizes must be known at export; cure: no dynamic axis there")

@@ -93,7 +93,7 @@ def _affine_grid_of_any_size(op: Builder, theta: Tensor, extents: Sequence[Any],
 
 
 def _places(op: Builder, extent: Any, dtype: torch.dtype, align_corners: bool) -> Tensor:
-    """Return the coordinates of an axis between -1 and 1; 0 for a single element."""
+    """Return the coordinates of an axis between -1 and 1, and 0 for a single element."""
     last = op.Sub(extent, 1) if isinstance(extent, Tensor) else extent - 1
     doubled = op.Mul(arange_of(op, 0, extent, 1, torch.int64), 2)
     length = compute(op, "Max", op.cast(op.constant(last), dtype), 1.0) if align_corners else op.cast(op.constant(extent), dtype)

@@ -51,14 +51,14 @@ def im2col(op: Builder, self: Tensor, kernel_size: Any, dilation: Any, padding: 
 
 
 def _tiles(op: Builder, x: Tensor, kernel: Sequence[int], steps: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether the windows tile the image, so that a Reshape finds them."""
+    """Return whether the windows tile the image, so that a Reshape finds them."""
     assert x.shape is not None
     whole = all(isinstance(size, int) and size % width == 0 for size, width in zip(x.shape[2:], kernel, strict=True))
     return whole and list(strides) == list(kernel) and set(steps) == {1}
 
 
 def _places(op: Builder, x: Tensor, axis: int, width: int, step: int, stride: int) -> Tensor:
-    """Positions of the windows' elements along an axis, int64[width, windows]."""
+    """Return the positions of windows' elements on an axis, int64[width, windows]."""
     size, reach = size_at(op, x, axis), step * (width - 1)
     end = size - reach if isinstance(size, int) else op.Sub(size, reach)
     starts = arange_of(op, 0, end, stride, torch.int64)

@@ -33,7 +33,7 @@ def floats_only(op: Builder, *tensors: Tensor | None) -> None:
 
 
 def reduced_loss(op: Builder, loss: Tensor, reduction: int) -> Tensor:
-    """The loss of each element, or their mean or sum."""
+    """Return the loss of each element, or their mean or sum."""
     if reduction == NONE or loss.rank == 0:
         return loss
     return reduced(op, "ReduceMean" if reduction == MEAN else "ReduceSum", loss)
@@ -75,7 +75,7 @@ def _distance(op: Builder, one: Tensor, other: Tensor) -> Tensor:
 
 
 def _rounded_off(op: Builder, distance: Tensor, bound: float, slope: float) -> Tensor:
-    """Parabola below the bound, continued above it by a line of this slope."""
+    """Compute a parabola below the bound, and a line of this slope above it."""
     parabola = scaled(op, compute(op, "Mul", distance, distance), 0.5 * slope / bound)
     line = scaled(op, compute(op, "Sub", distance, 0.5 * bound), slope)
     return select(op, compare(op, "Less", distance, bound), parabola, line)
@@ -100,8 +100,7 @@ def triplet_margin_loss(
     swap: bool,
     reduction: int,
 ) -> Tensor:
-    """triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06,
-    bool swap=False, int reduction=Mean) -> Tensor"""
+    """triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, ...) -> Tensor"""
     near = pairwise_distance(op, anchor, positive, p, eps, False)
     far = pairwise_distance(op, anchor, negative, p, eps, False)
     if swap:
@@ -188,8 +187,7 @@ def binary_cross_entropy(op: Builder, self: Tensor, target: Tensor, weight: Tens
 def binary_cross_entropy_with_logits(
     op: Builder, self: Tensor, target: Tensor, weight: Tensor | None, pos_weight: Tensor | None, reduction: int
 ) -> Tensor:
-    """binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None,
-    int reduction=Mean) -> Tensor"""
+    """binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, ...) -> Tensor"""
     floats_only(op, self, target, weight, pos_weight)
     one = op.constant(1.0, self.dtype)
     yes = log_sigmoid(op, self)
@@ -231,7 +229,7 @@ def poisson_nll_loss(
 
 
 def _log_factorial(op: Builder, x: Tensor) -> Tensor:
-    """log(x!) by Stirling's formula; 0 for x up to 1."""
+    """Compute log(x!) by Stirling's formula, and 0 for x up to 1."""
     entropy = compute(op, "Sub", compute(op, "Mul", x, compute(op, "Log", x)), x)
     rest = scaled(op, compute(op, "Log", scaled(op, x, 2 * math.pi)), 0.5)
     small = relate(op, "LessOrEqual", x, op.constant(1.0, x.dtype))

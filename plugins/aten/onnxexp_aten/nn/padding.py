@@ -49,13 +49,13 @@ def padded(op: Builder, x: Tensor, pad: Sequence[Any], mode: str = "constant", v
 
 
 def _amounts(op: Builder, pad: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """Pairs (before, after) from the last axis on; static amounts as ints."""
+    """Return pairs (before, after) from the last axis on; static amounts are ints."""
     flat = [int(op.static(amount)) if op.is_static(amount) else amount for amount in pad]
     return list(zip(flat[::2], flat[1::2], strict=True))
 
 
 def _fill(op: Builder, value: Any, dtype: torch.dtype, inner: torch.dtype) -> Tensor | None:
-    """Fill value in the tensor's dtype; None for zero, ONNX's default."""
+    """Return the fill value in the tensor's dtype, or None for zero, ONNX's default."""
     if value is None or (not isinstance(value, Tensor) and value == 0):
         return None
     if isinstance(value, Tensor):
@@ -64,7 +64,7 @@ def _fill(op: Builder, value: Any, dtype: torch.dtype, inner: torch.dtype) -> Te
 
 
 def _cropped(op: Builder, x: Tensor, amounts: list[tuple[Any, Any]]) -> tuple[Tensor, list[tuple[Any, Any]]]:
-    """Crop `x` by the negative amounts; returns it and the other amounts."""
+    """Crop `x` by the negative amounts; return it and the other amounts."""
     rank, slices = rank_of(op, x), []
     for place, pair in enumerate(amounts):
         begin, end = (-amount if isinstance(amount, int) and amount < 0 else 0 for amount in pair)
@@ -97,7 +97,7 @@ def _nearest(op: Builder, x: Tensor, amounts: list[tuple[Any, Any]]) -> Tensor:
 
 
 def _around(op: Builder, x: Tensor, amounts: list[tuple[Any, Any]]) -> Tensor:
-    """Circular padding: join the other end to each axis in turn."""
+    """Pad circularly: join the other end to each axis in turn."""
     for place, (begin, end) in enumerate(amounts):
         axis = rank_of(op, x) - 1 - place
         pieces = [x]

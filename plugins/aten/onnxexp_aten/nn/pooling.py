@@ -41,7 +41,7 @@ class Windows:
     def of(
         cls, op: Builder, x: Tensor, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, dilation: Any = 1
     ) -> Windows:
-        """Windows from torch's arguments."""
+        """Build windows from torch's arguments."""
         dims = len(kernel_size) if len(kernel_size) > 1 else spatial_dims(op)
         kernel, begins, dilations = (
             expand_scalar(op.static(value, "a window"), dims) for value in (kernel_size, padding, dilation)
@@ -62,7 +62,7 @@ class Windows:
         return len(self.kernel)
 
     def attributes(self) -> dict[str, Any]:
-        """ONNX attributes without those at their defaults."""
+        """Return the ONNX attributes without those at their defaults."""
         return {
             "kernel_shape": self.kernel,
             "strides": none_if_default(self.strides, 1),
@@ -73,7 +73,7 @@ class Windows:
 
 
 def _end(size: int | str, reach: int, stride: int, begin: int) -> int:
-    """End padding that makes ONNX's floor mode match torch's ceil mode.
+    """Compute the end padding for which ONNX's floor mode matches torch's ceil mode.
 
     torch adds a last window that reaches up to stride - 1 beyond the padding, unless it starts behind the axis. Both rules
     bound the end of a window from above. ONNX's own ceil_mode lacks the second rule, and does not exist before opset 10.
@@ -88,7 +88,7 @@ def _end(size: int | str, reach: int, stride: int, begin: int) -> int:
 
 
 def whole_axes(op: Builder, x: Tensor, kernel_size: Any, padding: Any) -> list[int]:
-    """Axes whose window is the axis itself, of a size that is known at run time.
+    """Find axes whose window is the axis itself, of a size known only at run time.
 
     Raises LoweringError for another window of such a size.
     """
@@ -105,7 +105,7 @@ def whole_axes(op: Builder, x: Tensor, kernel_size: Any, padding: Any) -> list[i
 
 
 def _without(op: Builder, x: Tensor, axes: list[int], windows: Any, dims: int) -> list[int]:
-    """Windows along the other axes; 1 along these."""
+    """Return the windows along the other axes, and 1 along these."""
     lead = rank_of(op, x) - dims
     return [1 if lead + place in axes else size for place, size in enumerate(expand_scalar(windows, dims))] if windows else []
 
@@ -114,19 +114,19 @@ def _without(op: Builder, x: Tensor, axes: list[int], windows: Any, dims: int) -
 
 
 def largest(op: Builder, x: Tensor, windows: Windows) -> Tensor:
-    """Maxima of the windows of ``[N, C, *spatial]``."""
+    """Compute the maxima of the windows of ``[N, C, *spatial]``."""
     return compute(op, "MaxPool", x, **windows.attributes())
 
 
 def largest_with_indices(op: Builder, x: Tensor, windows: Windows) -> tuple[Tensor, Tensor]:
-    """Maxima of the windows and their positions, counted as torch does."""
+    """Return maxima of the windows and their positions, counted as torch does."""
     inner = op.cast(x, running_dtype(op, "MaxPool", x.dtype))
     values, places = op.MaxPool(inner, **windows.attributes(), outputs=2)
     return op.cast(values, x.dtype), _in_plane(op, places, plane_size(op, x, windows.dims))
 
 
 def plane_size(op: Builder, x: Tensor, dims: int) -> int | Tensor:
-    """Number of elements in the last `dims` axes."""
+    """Count the elements in the last `dims` axes."""
     rank = rank_of(op, x)
     sizes = [size_at(op, x, axis) for axis in range(rank - dims, rank)]
     known = math.prod(size for size in sizes if isinstance(size, int))
@@ -146,8 +146,7 @@ def _in_plane(op: Builder, places: Tensor, plane: int | Tensor) -> Tensor:
 
 @table("max_pool1d", "max_pool2d", "max_pool3d")
 def max_pool(op: Builder, self: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Tensor:
-    """max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1,
-    bool ceil_mode=False) -> Tensor"""
+    """max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, ...) -> Tensor"""
     if axes := whole_axes(op, self, kernel_size, padding):
         self = compute(op, "ReduceMax", self, axes=axes, keepdims=1)
         if len(axes) == spatial_dims(op):
@@ -161,8 +160,7 @@ def max_pool(op: Builder, self: Tensor, kernel_size: Any, stride: Any, padding: 
 def max_pool_with_indices(
     op: Builder, self: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
 ) -> tuple[Tensor, Tensor]:
-    """max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1,
-    bool ceil_mode=False) -> (Tensor, Tensor)"""
+    """max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, ...) -> (Tensor, Tensor)"""
     windows = Windows.of(op, self, kernel_size, stride, padding, ceil_mode, dilation)
     return batched(op, self, windows.dims, lambda x: largest_with_indices(op, x, windows))
 
@@ -181,8 +179,7 @@ def avg_pool(
     count_include_pad: bool,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False,
-    bool count_include_pad=True, int? divisor_override=None) -> Tensor"""
+    """avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, ...) -> Tensor"""
     if axes := whole_axes(op, self, kernel_size, padding):
         if divisor_override or not self.dtype.is_floating_point:
             raise op.error("a window of a size known at run time; cure: use sum() over the axis")
@@ -229,7 +226,7 @@ def _whole_average(op: Builder, x: Tensor, windows: Windows, padded: bool, divis
 
 
 def _counting(op: Builder, x: Tensor, windows: Windows) -> Tensor:
-    """Average with the padding counted, but not what ceil mode adds."""
+    """Average with the padding counted, but not the elements that ceil mode adds."""
     if all(end <= begin for begin, end in zip(windows.begins, windows.ends, strict=True)):
         return _average(op, x, windows, padded=any(windows.begins))
     beyond = [max(end - begin, 0) for begin, end in zip(windows.begins, windows.ends, strict=True)]
@@ -258,7 +255,7 @@ def max_unpool(op: Builder, self: Tensor, indices: Tensor, output_size: list[Any
 
 
 def _static(op: Builder, x: Tensor) -> tuple[Any, ...]:
-    """Sizes of a tensor; declines the call where a spatial one is dynamic."""
+    """Return the sizes of a tensor; decline the call where a spatial one is dynamic."""
     assert x.shape is not None
     if any(isinstance(size, str) for size in x.shape[2:]):
         op.decline("the spatial sizes must be known at export")

@@ -44,7 +44,7 @@ def _converted(op: Builder, x: Tensor, dtype: torch.dtype | None) -> Tensor:
 
 
 def softmax_over(op: Builder, name: str, x: Tensor, axis: int) -> Tensor:
-    """``Softmax`` or ``LogSoftmax`` of a float tensor over one axis.
+    """Apply ``Softmax`` or ``LogSoftmax`` to a float tensor over one axis.
 
     The axis counts from the front.
     """

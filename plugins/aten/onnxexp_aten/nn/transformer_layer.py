@@ -34,7 +34,7 @@ def _heads(op: Builder, x: Tensor, count: int) -> Tensor:
 
 
 def _projected(op: Builder, tensors: list[Tensor], weight: Tensor, bias: Tensor) -> list[Tensor]:
-    """Queries, keys and values: one product for one source, else three."""
+    """Compute queries, keys and values: one product for one source, else three."""
     if tensors[0] is tensors[1] is tensors[2]:
         return list(op.Split(linear(op, tensors[0], weight, bias), [_third(weight)] * 3, axis=2, outputs=3))
     parts = zip(

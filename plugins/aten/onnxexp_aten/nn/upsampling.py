@@ -68,7 +68,7 @@ def _axes(op: Builder, x: Tensor, output_size: Any, scales: Sequence[float | Non
 
 
 def _after(op: Builder, x: Tensor, axis: Axis) -> int | Tensor:
-    """Size after resampling, for use in the graph."""
+    """Return the size after resampling, for use in the graph."""
     if isinstance(axis.after, int):
         return axis.after
     if axis.given is not None:
@@ -81,7 +81,7 @@ def _after(op: Builder, x: Tensor, axis: Axis) -> int | Tensor:
 
 
 def _resize(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> Tensor:
-    """Resize, by scales where torch computes with scales, else by sizes."""
+    """Emit Resize, by scales where torch computes with scales, else by sizes."""
     assert kind.resize is not None
     inner = running_dtype(op, "Resize", x.dtype)
     data, rank = op.cast(x, inner), rank_of(op, x)
@@ -102,12 +102,12 @@ def _resize(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> Tensor:
 
 
 def _names_axes(op: Builder) -> bool:
-    """Whether Resize has `axes` (opset 18); without it all axes need sizes."""
+    """Return whether Resize has `axes` (opset 18); without it all axes need sizes."""
     return op.opset >= 18
 
 
 def _constant_scales(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> list[float] | None:
-    """Scales in float32 that give the right sizes; None where sizes are better."""
+    """Return float32 scales that give the right sizes, or None if sizes are better."""
     scales = [(axis, axis.scale) for axis in axes if axis.scale is not None]
     if len(scales) == len(axes):
         return [_fitting(axis, float(scale)) for axis, scale in scales]
@@ -118,7 +118,7 @@ def _constant_scales(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -
 
 
 def _fitting(axis: Axis, scale: float) -> float:
-    """The nearest float32 scale for which Resize computes torch's size.
+    """Return the nearest float32 scale for which Resize computes torch's size.
 
     The product may be taken in float32 or float64.
     """
@@ -161,7 +161,7 @@ def _takes_nearest(op: Builder, dtype: torch.dtype) -> bool:
 
 
 def _torch_neighbours(axis: Axis, exact: bool) -> torch.Tensor:
-    """Position that torch reads for each position of the result."""
+    """Return the position that torch reads for each position of the result."""
     function = torch.ops.aten._upsample_nearest_exact1d if exact else torch.ops.aten.upsample_nearest1d
     places = torch.arange(int(axis.before), dtype=torch.float64)
     found: torch.Tensor = function(places[None, None], [int(axis.after)], axis.scale)
@@ -169,7 +169,7 @@ def _torch_neighbours(axis: Axis, exact: bool) -> torch.Tensor:
 
 
 def _same_neighbours(axis: Axis, exact: bool) -> bool:
-    """Whether Resize finds the same nearest neighbours as torch.
+    """Return whether Resize finds the same nearest neighbours as torch.
 
     Resize divides by a float32 scale. It agrees where one size divides the other, and differs for every sixth pair of sizes
     up to 200, so it gets no dynamic size without a known ratio.
@@ -187,7 +187,7 @@ def _same_neighbours(axis: Axis, exact: bool) -> bool:
 
 
 def _divides(axis: Axis) -> bool:
-    """Whether one size of a dynamic axis is certainly a multiple of the other."""
+    """Return whether one size of a dynamic axis is certainly a multiple of the other."""
     if axis.scale is not None:
         return axis.scale.is_integer() or math.frexp(axis.scale)[0] == 0.5
     short, long = sorted((str(axis.before), str(axis.after)), key=len)
@@ -195,7 +195,7 @@ def _divides(axis: Axis) -> bool:
 
 
 def _grows(axis: Axis) -> bool:
-    """Whether the scale is known and at least 1, as Upsample requires."""
+    """Return whether the scale is known and at least 1, as Upsample requires."""
     if not axis.known:
         return axis.scale is not None and axis.scale.is_integer()
     return int(axis.after) >= int(axis.before) and _same_neighbours(axis, False)
@@ -215,7 +215,7 @@ def _neighbours(op: Builder, x: Tensor, axis: Axis, exact: bool) -> Tensor:
 
 
 def _step(op: Builder, x: Tensor, axis: Axis) -> Any:
-    """Distance between the positions read: a float or a float32 tensor."""
+    """Return the distance between the positions read: a float or a float32 tensor."""
     if axis.scale is not None:
         return 1.0 / axis.scale
     before, after = size_at(op, x, axis.number), _after(op, x, axis)
@@ -242,7 +242,7 @@ def resampled(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> Tenso
 
 
 def _fits(axis: Axis) -> bool:
-    """Whether the size equals the scaled size.
+    """Return whether the size equals the scaled size.
 
     torch's operators accept any pair; Resize takes one of the two.
     """
@@ -276,7 +276,7 @@ def _fixed_point(weights: torch.Tensor) -> torch.Tensor:
 
 
 def _weights(op: Builder, x: Tensor, axis: Axis, kind: Kind) -> Tensor:
-    """Weight of each source position in each result, [before, after]."""
+    """Compute the weight of each source position in each result, [before, after]."""
     if axis.known:
         scale = None if kind.align_corners else axis.scale
         return linear_map_matrix(
@@ -293,7 +293,7 @@ def _weights(op: Builder, x: Tensor, axis: Axis, kind: Kind) -> Tensor:
 
 
 def _places(op: Builder, x: Tensor, axis: Axis, align_corners: bool) -> Tensor:
-    """Source coordinate of each result position, float32 within the axis."""
+    """Compute the source coordinate of each result, float32 within the axis."""
     before, after = (op.cast(size, torch.float32) for size in (size_at(op, x, axis.number), _after(op, x, axis)))
     numbers = arange_of(op, 0, _after(op, x, axis), 1, torch.float32)
     last = op.Sub(before, 1.0)
@@ -308,7 +308,7 @@ def _linear_weights(unit: torch.Tensor, after: int, align_corners: bool, scale: 
 
 
 def _planar(name: str) -> Callable[[torch.Tensor, int, bool, float | None], torch.Tensor]:
-    """Weights of an operator that torch has for two axes only."""
+    """Return the weights function of an operator that torch has for two axes only."""
 
     def weights(unit: torch.Tensor, after: int, align_corners: bool, scale: float | None) -> torch.Tensor:
         function = getattr(torch.ops.aten, name)  # several operators, chosen by name
@@ -319,7 +319,7 @@ def _planar(name: str) -> Callable[[torch.Tensor, int, bool, float | None], torc
 
 
 def _antialias(attributes: dict[str, Any], align_corners: bool) -> dict[str, Any] | None:
-    """Resize's attributes for antialiasing; None for aligned corners.
+    """Return Resize's attributes for antialiasing, or None for aligned corners.
 
     torch places the windows differently where corners are aligned.
     """
@@ -333,9 +333,9 @@ def _transform(align_corners: bool) -> str:
 
 
 def _called(op: Builder, x: Tensor, output_size: Any, scales: Sequence[Any]) -> list[Axis]:
-    """Axes of a call, for both kinds of overloads.
+    """Return the axes of a call, for both kinds of overloads.
 
-    The overload .vec has one list of scales, the other one number per axis.
+    The overload .vec has one list of scales, and the other has one number per axis.
     """
     factors = scales[0] if len(scales) == 1 and isinstance(scales[0], (list, tuple)) else scales
     known = [op.static(factor, "scale_factor") for factor in factors or []]
@@ -356,16 +356,14 @@ def upsample_nearest_exact(op: Builder, self: Tensor, output_size: Any, *scales:
 
 @table("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d")
 def upsample_linear(op: Builder, self: Tensor, output_size: Any, align_corners: bool, *scales: Any) -> Tensor:
-    """upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
-    float? scales_w=None) -> Tensor"""
+    """upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, ...) -> Tensor"""
     attributes = {"mode": "linear", "coordinate_transformation_mode": _transform(align_corners)}
     return resampled(op, self, _called(op, self, output_size, scales), Kind(_linear_weights, attributes, align_corners))
 
 
 @table("upsample_bicubic2d")
 def upsample_cubic(op: Builder, self: Tensor, output_size: Any, align_corners: bool, *scales: Any) -> Tensor:
-    """upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
-    float? scales_w=None) -> Tensor"""
+    """upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, ...) -> Tensor"""
     attributes = {"mode": "cubic", "coordinate_transformation_mode": _transform(align_corners)}
     kind = Kind(_planar("upsample_bicubic2d"), attributes, align_corners)
     return resampled(op, self, _called(op, self, output_size, scales), kind)
@@ -373,16 +371,14 @@ def upsample_cubic(op: Builder, self: Tensor, output_size: Any, align_corners: b
 
 @table("_upsample_bilinear2d_aa")
 def upsample_linear_antialias(op: Builder, self: Tensor, output_size: Any, align_corners: bool, *scales: Any) -> Tensor:
-    """_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
-    float? scales_w=None) -> Tensor"""
+    """_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, ...) -> Tensor"""
     kind = Kind(_planar("_upsample_bilinear2d_aa"), _antialias({"mode": "linear"}, align_corners), align_corners, 18)
     return resampled(op, self, _called(op, self, output_size, scales), kind)
 
 
 @table("_upsample_bicubic2d_aa")
 def upsample_cubic_antialias(op: Builder, self: Tensor, output_size: Any, align_corners: bool, *scales: Any) -> Tensor:
-    """_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
-    float? scales_w=None) -> Tensor"""
+    """_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, ...) -> Tensor"""
     attributes = _antialias({"mode": "cubic", "cubic_coeff_a": -0.5}, align_corners)
     kind = Kind(_planar("_upsample_bicubic2d_aa"), attributes, align_corners, 18)
     return resampled(op, self, _called(op, self, output_size, scales), kind)
@@ -390,7 +386,6 @@ def upsample_cubic_antialias(op: Builder, self: Tensor, output_size: Any, align_
 
 @table("_upsample_lanczos2d_aa")
 def upsample_lanczos_antialias(op: Builder, self: Tensor, output_size: Any, align_corners: bool, *scales: Any) -> Tensor:
-    """_upsample_lanczos2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
-    float? scales_w=None) -> Tensor"""
+    """_upsample_lanczos2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, ...) -> Tensor"""
     kind = Kind(_planar("_upsample_lanczos2d_aa"), None, align_corners)
     return resampled(op, self, _called(op, self, output_size, scales), kind)

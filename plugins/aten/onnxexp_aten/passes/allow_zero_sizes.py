@@ -84,7 +84,7 @@ def _computed_target(rewriter: Rewriter, x: ir.Value, target: Sequence[int], res
 
 
 def _computes_sizes(node: ir.Node) -> bool:
-    """Whether the target is computed, and no constant 0 in it means a copy."""
+    """Return whether the target is computed, and no constant 0 in it means a copy."""
     target = node.inputs[1]
     maker = None if target is None else target.producer()
     if maker is None or maker.op_type == "Constant":

@@ -14,14 +14,17 @@ _MOVES = _SHAPES | {"Cast", "CastLike", "Constant", "Gather", "GatherElements", 
 
 
 def uncomputed_bfloat16(node: ir.Node) -> bool:
-    """Whether a node of ONNX has bfloat16 numbers and no kernel for them on a CPU."""
+    """Return whether an ONNX node has bfloat16 numbers and no kernel on a CPU."""
     if node.domain not in ("", "com.microsoft") or (not node.domain and node.op_type in _MOVES):
         return False
     return any(value is not None and value.dtype == ir.DataType.BFLOAT16 for value in (*node.inputs, *node.outputs))
 
 
 class WarnOfBfloat16(ir.passes.InPlacePass):
-    """Warn of a file that ONNX Runtime does not load on a CPU. It changes nothing."""
+    """A pass that warns of a file that ONNX Runtime does not load on a CPU.
+
+    The pass changes nothing.
+    """
 
     last = True
 

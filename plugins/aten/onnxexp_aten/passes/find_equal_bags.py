@@ -39,7 +39,7 @@ def _is_bag(node: Node) -> bool:
 
 
 def _count(node: Node, makers: Mapping[Value, Node]) -> int | None:
-    """The number of indices in each bag where all have the same, else None."""
+    """Return the number of indices in each bag where all have the same, else None."""
     indices, offsets = node.args[1:3]
     flattened, counted = makers.get(indices), makers.get(offsets)
     if flattened is None or counted is None or flattened.op not in _FLATTENING or counted.op != "aten::arange.start_step":

@@ -37,7 +37,7 @@ class FindNegativeSizes:
 
 
 def _created(graph: Graph) -> list[str]:
-    """The symbolic sizes of tensors that are computed without another tensor."""
+    """List the symbolic sizes of tensors that are computed without another tensor."""
     made = (
         output.type
         for node in graph.walk()

@@ -38,7 +38,7 @@ class FindRemovedAxes:
 
 
 def _squeezed(node: Node) -> Iterator[str]:
-    """The symbolic sizes of axes that a squeeze would remove if they were 1."""
+    """Yield the symbolic sizes of axes that a squeeze would remove if they were 1."""
     if node.op.partition(".")[0] != "aten::squeeze":
         return
     x, *dims = node.args

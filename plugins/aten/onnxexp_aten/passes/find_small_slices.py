@@ -79,9 +79,9 @@ def _wrong(found: _Slice, sizes: InputSizes) -> Iterator[tuple[Sequence[str], in
 
 
 def _is_wrong(found: _Slice, sizes: InputSizes, point: Sizes, group: Sequence[str]) -> bool:
-    """Whether a slice is wrong at a size, and right where that is 2.
+    """Return whether a slice is wrong at a size, and right where the size is 2.
 
-    A slice that is wrong at 2 as well has another condition, which is no matter of small sizes.
+    A slice that is wrong at 2 as well is wrong for another reason than a small size.
     """
     if _is_right(sizes, found, point) or not _is_right(sizes, found, {**point, **dict.fromkeys(group, 2)}):
         return False
@@ -89,7 +89,7 @@ def _is_wrong(found: _Slice, sizes: InputSizes, point: Sizes, group: Sequence[st
 
 
 def _is_right(sizes: InputSizes, found: _Slice, point: Sizes) -> bool:
-    """Whether a slice has the recorded length; also where one is unknown."""
+    """Return whether a slice has the recorded length, or a value is unknown."""
     size, length = sizes.value(found.size, point), sizes.value(found.length, point)
     limits = [None if limit is None else sizes.value(limit, point) for limit in (found.start, found.end, found.step)]
     known = [each for each in (size, length, *limits) if each is not None]
@@ -103,7 +103,7 @@ def _is_right(sizes: InputSizes, found: _Slice, point: Sizes) -> bool:
 def _slices(graph: Graph, sizes: InputSizes) -> dict[_Slice, Node]:
     """Return the slices that depend on dynamic sizes, each with its first node.
 
-    Those of a dropped node count if the length is in use: in ``x[1:].shape[0]`` nothing reads the slice.
+    A slice of a dropped node counts if its length is in use: in ``x[1:].shape[0]`` nothing reads the slice.
     """
     found: dict[_Slice, Node] = {}
     values = (value for node in graph.walk() for value in node.outputs)

@@ -48,8 +48,8 @@ def _cached(node: ir.Node, present: ir.Value | None) -> tuple[ir.Value | None, i
 class FuseCachedAttention(RewritePass):
     """Let Attention concatenate the past with the new keys and values.
 
-    It replaces ``Concat(past, new)`` along the sequence where the graph returns it as the present keys or values, and only this
-    Attention reads it. The kernel then copies the past while it computes: no Concat runs before it.
+    The pass replaces ``Concat(past, new)`` along the sequence where the graph returns it as the present keys or values, and only
+    this Attention reads it. The kernel then copies the past while it computes: no Concat runs before it.
     """
 
     rules: Mapping[str, Rule] = MappingProxyType({"Attention": _with_cache})

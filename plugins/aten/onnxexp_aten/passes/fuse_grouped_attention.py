@@ -36,7 +36,7 @@ def _before_repeat(value: ir.Value | None) -> tuple[ir.Node, int] | None:
 
 
 def _attention(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
-    """Attention takes fewer heads of keys and values than of queries."""
+    """Drop a repetition before Attention, which takes fewer key and value heads."""
     key, value = (_before_repeat(node.inputs[index]) for index in (1, 2))
     if key is None or value is None or key[1] != value[1] or len(node.outputs) != 1 or "kv_num_heads" in node.attributes:
         return None
@@ -46,7 +46,7 @@ def _attention(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
 
 
 def _single(value: ir.Value | None, operator: str) -> ir.Node | None:
-    """The node that makes a value for one user."""
+    """Return the node that makes a value for one user, else None."""
     node = producer(value, operator)
     single = value is not None and len(value.uses()) == 1 and not value.is_graph_output()
     return node if single else None
@@ -88,7 +88,10 @@ def _product(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
 
 
 def _takes_factor(node: ir.Node) -> bool:
-    """Whether the only user is a Mul by a factor of the rows, rewritten as a whole."""
+    """Return whether the only user is a Mul by a factor of the rows.
+
+    That Mul is rewritten as a whole.
+    """
     users = node.outputs[0].consumers()
     user = users[0] if node.op_type == "MatMul" and len(users) == 1 else None
     if user is None or user.op_type != "Mul" or user.domain or user.inputs[0] is not node.outputs[0]:
@@ -134,7 +137,7 @@ def _with_groups(rewriter: Rewriter, x: ir.Value, axis: int) -> ir.Value:
 
 
 def _keeps_axes(node: ir.Node) -> bool:
-    """Whether a node computes each row of its first input by itself."""
+    """Return whether a node computes each row of its first input by itself."""
     if node.domain or node.op_type not in ("Cast", "ReduceMax", "Where"):
         return False
     if node.op_type == "ReduceMax":

@@ -103,20 +103,20 @@ def _become(
 
 
 def _made_by(value: ir.Value | None, *operators: str) -> ir.Node | None:
-    """The node that makes a value, if it is one of these operators."""
+    """Return the node that makes a value, if it is one of these operators."""
     node = None if value is None else value.producer()
     return node if node is not None and node.op_type in operators and not node.domain else None
 
 
 def _has_shape(scale: ir.Value, data: ir.Value, axis: int) -> bool:
-    """Whether the scale has the normalized axes' shape; unknown sizes never match."""
+    """Return whether the scale has the normalized axes' shape, in known sizes."""
     if scale.shape is None or data.shape is None or any(scale.shape.is_unknown_dim(place) for place in range(len(scale.shape))):
         return False
     return scale.shape == data.shape[axis:]
 
 
 def _mean_and_epsilon(x: ir.Value | None) -> tuple[ir.Value, float] | None:
-    """Split ``x = m + e`` with a constant number e into (m, e); else None."""
+    """Split ``x = m + e`` with a constant number e into (m, e), or return None."""
     total = _made_by(x, "Add")
     if total is None:
         return None
@@ -128,7 +128,7 @@ def _mean_and_epsilon(x: ir.Value | None) -> tuple[ir.Value, float] | None:
 
 
 def _first_axis(mean: ir.Value, data: ir.Value) -> int | None:
-    """First axis over which `mean` averages the squares of `data`; else None."""
+    """Return the first axis of a mean of the squares of `data`, else None."""
     node = _made_by(mean, "ReduceMean")
     if node is None or data.shape is None:
         return None

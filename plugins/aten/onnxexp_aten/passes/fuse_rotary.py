@@ -64,7 +64,10 @@ class FuseRotary(RewritePass):
         return transposed(rewriter, reshaped(rewriter, turned, [batch, length, heads, width]), _SWAP)
 
     def _caches(self, rewriter: Rewriter, packed: ir.Value, halves: list[ir.Value]) -> list[ir.Value]:
-        """The inputs of RotaryEmbedding; `halves` are [1 or batch, sequence, width / 2]."""
+        """Return the inputs of RotaryEmbedding.
+
+        `halves` are [1 or batch, sequence, width / 2].
+        """
         batch, length, _ = known_dims(packed)
         own, _, width = known_dims(halves[0])
         if not self._domain:
@@ -79,7 +82,7 @@ class FuseRotary(RewritePass):
         return [packed, self._places(rewriter, halves[0]), *rows]
 
     def _places(self, rewriter: Rewriter, table: ir.Value) -> ir.Value:
-        """The row of each position among the rows of a table of [batch, sequence, half]."""
+        """Return the row of each position in a table of [batch, sequence, half]."""
         if table not in self._numbered:
             batch, length, _ = known_dims(table)
             zero, one = (rewriter.initializer(torch.tensor(number)) for number in (0, 1))
@@ -92,7 +95,7 @@ class FuseRotary(RewritePass):
 
 
 def _repeats(rewriter: Rewriter, packed: ir.Value) -> ir.Value:
-    """The target of an Expand to the batch of a tensor of [batch, sequence, width].
+    """Return the target of an Expand to the batch of [batch, sequence, width].
 
     A graph input with this size is preferred, so that all layers share the nodes.
     """
@@ -175,7 +178,7 @@ def _part(value: ir.Value | None, width: int) -> tuple[ir.Value, int] | None:
 
 
 def _half(rewriter: Rewriter, table: ir.Value | None, width: int, constants: dict[ir.Value, ir.Value]) -> ir.Value:
-    """The first half of the width of a table whose halves are equal, by construction.
+    """Return the first half of the width of a table whose halves are equal.
 
     `constants` are the halves of constant tables, so that all layers share them. Raises Unfit where the halves may differ.
     """
@@ -208,7 +211,10 @@ def _half(rewriter: Rewriter, table: ir.Value | None, width: int, constants: dic
 
 
 def _source(node: ir.Node) -> int:
-    """The input whose width the output has, element by element. Raises Unfit."""
+    """Return the index of the input whose width the output has, element by element.
+
+    Raises Unfit where no input is certain to have it.
+    """
     if node.op_type in _UNARY:
         return 0
     rank = len(known_dims(node.inputs[0]))

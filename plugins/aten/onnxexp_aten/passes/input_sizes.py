@@ -45,7 +45,7 @@ class InputSizes:
 
     @classmethod
     def of(cls, graph: Graph, context: ExportContext) -> InputSizes | None:
-        """Read the sizes of a captured graph; None if its inputs are not the call's."""
+        """Read a captured graph's sizes; return None if its inputs are not the call's."""
         spec: DynamicSpec | None = context.plugin_data.get(SPEC)
         return None if spec is None or len(spec.leaves) != len(graph.inputs) else cls(graph, spec, context)
 
@@ -55,7 +55,7 @@ class InputSizes:
         return list(dict.fromkeys(found)) if self.axes else []
 
     def allows(self, point: Sizes) -> bool:
-        """Whether sizes are within the user's ranges and the restrictions so far."""
+        """Return whether sizes are within the user's ranges and the restrictions so far."""
         if not all(self._asked(name, size) for name, size in point.items()):
             return False
         leaves = self._leaves(point)
@@ -84,7 +84,7 @@ class InputSizes:
         return leaves
 
     def value(self, size: Any, point: Sizes) -> int | None:
-        """Evaluate a size; None where it depends on anything else."""
+        """Evaluate a size; return None where it depends on anything else."""
         if not isinstance(size, str):
             return size if isinstance(size, int) else None
         return _number(self._names.sub(lambda name: f"({point.get(name[0], name[0])})", size))
@@ -96,5 +96,5 @@ def _number(text: str) -> int | None:
 
 
 def _differ(axes: Sequence[tuple[int, int]], small: int, leaves: Sequence[Any]) -> bool:
-    """Whether one of the axes has another size than `small`."""
+    """Return whether one of the axes has another size than `small`."""
     return any(np.shape(leaves[index])[axis : axis + 1] != (small,) for index, axis in axes)

@@ -30,7 +30,7 @@ def product_before_transpose(rewriter: Rewriter, node: ir.Node) -> ir.Value | No
 
 
 def _is_linear(node: ir.Node) -> bool:
-    """Whether a node multiplies rows by a constant matrix."""
+    """Return whether a node multiplies rows by a constant matrix."""
     weight = node.inputs[1] if node.op_type == "MatMul" and not node.domain else None
     return weight is not None and weight.const_value is not None and weight.shape is not None and len(weight.shape) == 2
 
@@ -93,7 +93,7 @@ def rows_of_linear(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
 
 
 def _with_bias(rewriter: Rewriter, rows: ir.Value, weight: ir.Value, bias: ir.Value | None, columns: Dim) -> ir.Value:
-    """Product and sum, before a Transpose of the rows."""
+    """Emit the product and the sum, before a Transpose of the rows."""
     moved = producer(rows, "Transpose")
     perm = None if moved is None else perm_of(moved)
     if moved is not None and perm is not None and perm[-1] == len(perm) - 1 and only_used_by(rows, _RESHAPE):
@@ -103,14 +103,14 @@ def _with_bias(rewriter: Rewriter, rows: ir.Value, weight: ir.Value, bias: ir.Va
 
 
 def _plain(gemm: ir.Node) -> bool:
-    """Whether a Gemm is the product of untransposed rows plus a bias vector."""
+    """Return whether a Gemm is the product of untransposed rows plus a bias vector."""
     factors = (gemm.attributes.get_float(name, 1.0) for name in ("alpha", "beta"))
     plain = all(math.isclose(factor, 1.0, rel_tol=0) for factor in factors) and not gemm.attributes.get_int("transA", 0)
     return plain and len(gemm.inputs) == 3 and len(dims(gemm.inputs[2]) or ()) == 1
 
 
 def _transposed_weight(rewriter: Rewriter, gemm: ir.Node) -> ir.Value | None:
-    """The weight as MatMul takes it; None where another use would need a copy."""
+    """Return the weight as MatMul takes it, or None where another use needs a copy."""
     weight = gemm.inputs[1]
     contents = None if weight is None else weight.const_value
     if weight is None or not isinstance(contents, TorchTensor) or len(weight.uses()) != 1 or weight.is_graph_input():

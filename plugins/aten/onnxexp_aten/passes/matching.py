@@ -8,7 +8,7 @@ __all__ = ["only_used_by", "producer", "source_of"]
 
 
 def producer(value: ir.Value | None, *operators: str) -> ir.Node | None:
-    """A value's producer, one of these operators, with a non-constant first input."""
+    """Return a value's producer of these operators, with a non-constant first input."""
     node = None if value is None else value.producer()
     if node is None or node.domain or node.op_type not in operators:
         return None
@@ -17,12 +17,15 @@ def producer(value: ir.Value | None, *operators: str) -> ir.Node | None:
 
 
 def source_of(node: ir.Node) -> ir.Value:
-    """The first input of a node that has one."""
+    """Return the first input of a node that has one."""
     value = node.inputs[0]
     assert value is not None
     return value
 
 
 def only_used_by(value: ir.Value, operators: frozenset[str]) -> bool:
-    """Whether only such operators use a value, so that rewriting them makes it dead."""
+    """Return whether only such operators use a value.
+
+    Rewriting those operators then makes the value dead.
+    """
     return not value.is_graph_output() and all(not user.domain and user.op_type in operators for user, _ in value.uses())

@@ -33,7 +33,7 @@ def selected(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
 
 
 def _position(node: ir.Node) -> int | None:
-    """The constant position that a Gather selects, else None."""
+    """Return the constant position that a Gather selects, else None."""
     given = node.inputs[1]
     positions = constant_ints(node, 1, "indices") if given is not None and dims(given) == () else None
     return positions[0] if positions and positions[0] >= 0 else None
@@ -52,7 +52,7 @@ def _whole_axis(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
 
 
 def _counts(index: ir.Value) -> bool:
-    """Whether an index is 0, 1, 2, ... along one axis."""
+    """Return whether an index is 0, 1, 2, ... along one axis."""
     node = index.producer()
     while node is not None and not node.domain and node.op_type in ("Unsqueeze", "Reshape", "Squeeze"):
         node = None if node.inputs[0] is None else node.inputs[0].producer()
@@ -62,7 +62,7 @@ def _counts(index: ir.Value) -> bool:
 
 
 def _only_selected(x: ir.Value) -> bool:
-    """Whether all users of a value select one position."""
+    """Return whether all users of a value select one position."""
     return not x.is_graph_output() and all(
         user.op_type == "Gather" and not user.domain and user.inputs[0] is x and _position(user) is not None
         for user, _ in x.uses()
@@ -72,7 +72,7 @@ def _only_selected(x: ir.Value) -> bool:
 def _part(rewriter: Rewriter, x: ir.Value, axis: int, index: int) -> ir.Value | None:
     """Select from an axis that a Reshape split off the front of a larger one.
 
-    Returns one output of a Split of the larger axis, in the shape of the selection; None where there is no such Reshape.
+    Returns one output of a Split of the larger axis, in the shape of the selection, or None where no such Reshape is found.
     """
     node = producer(x, "Reshape")
     if node is None or node.inputs[0] is None:

@@ -18,7 +18,7 @@ class UnnameSizes(ir.passes.InPlacePass):
     """Remove the names of symbolic sizes inside models that normalize residual sums.
 
     The inputs and outputs keep theirs, and so do models in which something else uses the sums as well. Sizes that are numbers
-    stay. It does nothing for the target "onnx".
+    stay. The pass does nothing for the target "onnx".
     """
 
     last = True
@@ -37,7 +37,7 @@ class UnnameSizes(ir.passes.InPlacePass):
 
 
 def _normalizes_a_sum(node: ir.Node) -> bool:
-    """Whether a node is a LayerNormalization of a sum that nothing else uses."""
+    """Return whether a node is a LayerNormalization of a sum that nothing else uses."""
     if node.domain or node.op_type != "LayerNormalization" or node.inputs[0] is None:
         return False
     total = node.inputs[0]

@@ -24,9 +24,9 @@ __all__ = [
 
 
 def known_dims(value: ir.Value | None) -> tuple[Dim, ...]:
-    """Sizes of a value. Raises Unfit for unknown ranks and for empty tensors.
+    """Return the sizes of a value.
 
-    No Reshape target can express a size 0.
+    Raises Unfit for unknown ranks and for empty tensors, since no Reshape target can express a size 0.
     """
     sizes = dims(value)
     if sizes is None or 0 in sizes:
@@ -35,7 +35,7 @@ def known_dims(value: ir.Value | None) -> tuple[Dim, ...]:
 
 
 def perm_of(node: ir.Node) -> list[int]:
-    """The permutation of a Transpose. Raises Unfit where it is left out."""
+    """Return the permutation of a Transpose; raise Unfit where it is left out."""
     if "perm" not in node.attributes:
         raise Unfit
     return list(node.attributes["perm"].as_ints())
@@ -45,7 +45,7 @@ def perm_of(node: ir.Node) -> list[int]:
 
 
 def transposed(rewriter: Rewriter, x: ir.Value, perm: Sequence[int]) -> ir.Value:
-    """Transpose, merged with a Transpose that made `x`.
+    """Transpose, and merge a Transpose that made `x`.
 
     A Transpose of a Reshape that flattened axes moves before the Reshape, where the next reshape can cancel it.
     """
@@ -81,7 +81,7 @@ def unsqueezed_by(rewriter: Rewriter, node: ir.Node) -> ir.Value:
 
 
 def unsqueezed(rewriter: Rewriter, x: ir.Value, axes: list[int]) -> ir.Value:
-    """Unsqueeze at sorted axes of the result, merged with an Unsqueeze that made `x`."""
+    """Unsqueeze at sorted axes of the result, and merge an Unsqueeze that made `x`."""
     if not axes:
         return x
     sizes = known_dims(x)
@@ -143,7 +143,7 @@ def reshaped_by(rewriter: Rewriter, node: ir.Node) -> ir.Value:
 
 
 def reshaped(rewriter: Rewriter, x: ir.Value, sizes: Sequence[Dim], given: ir.Value | None = None) -> ir.Value:
-    """Reshape `x`, merged with reshapes before it; `given` is a target that fits `x`.
+    """Reshape `x`, and merge reshapes before it; `given` is a target that fits `x`.
 
     The target is a constant wherever 0 (copy) and one -1 suffice. A computed target gives way only to one that is right where a
     size is 0.
@@ -194,7 +194,7 @@ def _before_transpose(rewriter: Rewriter, x: ir.Value, sizes: tuple[Dim, ...]) -
 
 
 def _reshape_chain(x: ir.Value) -> Iterator[ir.Value]:
-    """`x` and the sources of its reshapes, back to the first."""
+    """Yield `x` and the sources of its reshapes, back to the first."""
     value: ir.Value | None = x
     while value is not None and dims(value) is not None:
         yield value
@@ -203,7 +203,7 @@ def _reshape_chain(x: ir.Value) -> Iterator[ir.Value]:
 
 
 def _target(before: Sequence[Dim], sizes: Sequence[Dim]) -> list[int] | None:
-    """Constant target of a Reshape; None where two sizes are known only at run time."""
+    """Return a Reshape's constant target, or None with two sizes known at run time."""
     copied = [isinstance(size, str) and axis < len(before) and before[axis] == size for axis, size in enumerate(sizes)]
     target = [size if isinstance(size, int) else 0 if same else -1 for size, same in zip(sizes, copied, strict=True)]
     return target if target.count(-1) <= 1 else None

@@ -101,7 +101,7 @@ def geometric(op: Builder, self: Tensor, p: float, generator: Any) -> Tensor:
 
 
 def _logarithm(op: Builder, x: Tensor) -> Tensor:
-    """Logarithms of uniform float32 numbers in (0, 1], shaped as `x`."""
+    """Draw logarithms of uniform float32 numbers in (0, 1], shaped as `x`."""
     return op.Log(uniform_of(op, sizes_like(op, x), torch.float32, 2.0**-25))
 
 
@@ -109,7 +109,7 @@ def _logarithm(op: Builder, x: Tensor) -> Tensor:
 
 
 def integers(op: Builder, sizes: Any, low: Any, high: Any, dtype: torch.dtype) -> Tensor:
-    """Uniform integers from `low` to `high` - 1."""
+    """Draw uniform integers from `low` to `high` - 1."""
     if op.is_static([low, high]) and 0 < op.static(high) - op.static(low) <= _EXACT:
         drawn = op.cast(uniform_of(op, sizes, torch.float64, 0.0, float(op.static(high) - op.static(low))), torch.int64)
         return op.cast(drawn if is_number(low, 0) else op.Add(drawn, op.cast(low, torch.int64)), dtype)
@@ -196,7 +196,7 @@ def multinomial(op: Builder, self: Tensor, num_samples: Any, replacement: bool, 
 
 
 def _drawn(op: Builder, rows: Tensor, count: Any) -> Tensor:
-    """Positions in each row of weights, drawn with replacement.
+    """Draw positions in each row of weights, with replacement.
 
     Returns int64[rows, count].
     """

@@ -19,7 +19,7 @@ table = SymbolicTable("aten")
 
 
 def _any(op: Builder, condition: Tensor) -> Tensor:
-    """Whether a condition is True anywhere, as a 0-d bool."""
+    """Return whether a condition is True anywhere, as a 0-d bool."""
     return op.cast(op.ReduceMax(op.cast(condition, torch.int32), keepdims=0), torch.bool)
 
 

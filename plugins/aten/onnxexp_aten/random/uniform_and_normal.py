@@ -20,12 +20,12 @@ __all__ = ["drawn_dtype", "dropout_in_training", "gaussian", "kept_or_zero", "un
 
 
 def drawn_dtype(x: Tensor) -> torch.dtype:
-    """Dtype in which a distribution is computed: float32 or float64."""
+    """Return the dtype in which a distribution is computed: float32 or float64."""
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
 def uniform_of(op: Builder, sizes: Any, dtype: torch.dtype, low: float = 0.0, high: float = 1.0) -> Tensor:
-    """Uniform numbers in [low, high).
+    """Draw uniform numbers in [low, high).
 
     `sizes` is a list of ints and tensors, or a tensor.
     """
@@ -38,7 +38,7 @@ def uniform_of(op: Builder, sizes: Any, dtype: torch.dtype, low: float = 0.0, hi
 
 
 def gaussian(op: Builder, sizes: Any, dtype: torch.dtype, mean: float = 0.0, std: float = 1.0) -> Tensor:
-    """Normal random numbers; `sizes` as for `uniform_of`."""
+    """Draw normal random numbers; `sizes` is as for `uniform_of`."""
     inner = dtype if dtype == torch.float64 or runs(op, "RandomNormal", dtype) else torch.float32
     if runs(op, "RandomNormal", inner):
         return op.cast(_generated(op, "RandomNormal", sizes, inner, mean=mean, scale=std), dtype)
@@ -53,9 +53,9 @@ def gaussian(op: Builder, sizes: Any, dtype: torch.dtype, mean: float = 0.0, std
 
 
 def dropout_in_training(op: Builder, x: Tensor, ratio: float) -> tuple[Tensor, Tensor]:
-    """Dropout in training mode: the result and the mask of kept elements.
+    """Emit Dropout in training mode: the result and the mask of kept elements.
 
-    Only where `runs` is True for Dropout.
+    `runs` must be True for Dropout.
     """
     result, kept = op.Dropout(x, ratio, True, outputs=2)
     return result, kept
@@ -77,7 +77,7 @@ def _generated(op: Builder, name: str, sizes: Any, dtype: torch.dtype, **attribu
 
 
 def _digits(op: Builder, sizes: Any, dtype: torch.dtype) -> Tensor:
-    """Uniform numbers in [0, 1), with all binary digits of the dtype.
+    """Draw uniform numbers in [0, 1), with all binary digits of the dtype.
 
     Only the seed of a draw is tossed. It is mixed with each element's position by splitmix64 (Steele). Coin tosses alone
     would show that ONNX Runtime seeds consecutive Dropouts with consecutive numbers.

@@ -41,7 +41,7 @@ def cumsum_11(op: Builder, self: Tensor, dim: int, dtype: torch.dtype | None) ->
 
 
 def running_sum(op: Builder, x: Tensor, axis: int) -> Tensor:
-    """Cumulative sum in the tensor's own dtype."""
+    """Compute the cumulative sum in the tensor's own dtype."""
     return lower_by(op, table, "cumsum", x, axis, x.dtype)
 
 
@@ -84,9 +84,10 @@ def prod_dim(op: Builder, self: Tensor, dim: int, keepdim: bool, dtype: torch.dt
 
 
 def _reduced_exactly(op: Builder, given: Tensor, x: Tensor, dims: Any = None, keepdim: bool = False) -> Tensor | None:
-    """The product of `x`, cast from `given`, by ``ReduceProd`` if that is exact.
+    """Compute the product of `x` by ``ReduceProd``, or return None if that is inexact.
 
-    ONNX Runtime multiplies integers as float64: it rounds from 2**53 on, and saturates where torch's product wraps around.
+    `x` is cast from `given`. ONNX Runtime multiplies integers as float64: it rounds from 2**53 on, and saturates where torch's
+    product wraps around.
     """
     exact = x.dtype.is_floating_point or given.dtype == torch.bool or x.rank == 0 or targets_plain_onnx(op)
     if not exact and x.const is None:
@@ -96,7 +97,7 @@ def _reduced_exactly(op: Builder, given: Tensor, x: Tensor, dims: Any = None, ke
 
 
 def _product(op: Builder, x: Tensor, axis: int) -> Tensor:
-    """Product along an axis, one slice after the other."""
+    """Compute the product along an axis, one slice after the other."""
 
     def body(so_far: Tensor, element: Tensor) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
         return [compute(op, "Mul", so_far, element)], []
@@ -184,7 +185,7 @@ def _scanned(op: Builder, x: Tensor, axis: int, start: float) -> tuple[bool, Ten
 
 
 def _zeros_like(op: Builder, x: Tensor) -> Tensor:
-    """Zeros of int64 in the shape of `x`."""
+    """Return zeros of int64 in the shape of `x`."""
     return op.cast(op.Xor(x, x) if x.dtype == torch.bool else compare(op, "Less", x, x), torch.int64)
 
 

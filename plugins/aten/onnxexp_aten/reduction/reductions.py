@@ -26,7 +26,7 @@ _OF_ONE_ITSELF = frozenset(("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd"
 def reduced(op: Builder, name: str, x: Tensor, dims: Any = None, keepdim: bool = False) -> Tensor:
     """Apply a Reduce operator.
 
-    `dims` None or empty means all. A 0-d tensor counts as one element.
+    `dims` of None or [] means all axes. A 0-d tensor counts as one element.
     """
     if x.rank == 0:
         return x if name in _OF_ONE_ITSELF else compute(op, name, op.Reshape(x, [1]), keepdims=0)
@@ -121,9 +121,9 @@ def all_(op: Builder, self: Tensor, dim: Any = None, keepdim: bool = False) -> T
 
 
 def _reduces_truth(op: Builder, x: Tensor, dims: Any) -> bool:
-    """Whether bools can be reduced without a cast.
+    """Return whether bools can be reduced without a cast.
 
-    They can from opset 20 on, but ONNX Runtime rejects empty reductions.
+    ONNX reduces bools from opset 20 on, but ONNX Runtime rejects empty reductions.
     """
     sizes = [x.shape[axis] for axis in axes_of(op, x, dims)] if x.shape else []
     some = targets_plain_onnx(op) or all(isinstance(size, int) and size > 0 for size in sizes)
@@ -216,7 +216,7 @@ def std_mean(op: Builder, self: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
 
 
 def _spread_args(*args: Any) -> tuple[Any, Any, bool]:
-    """Arguments (dims, correction, keepdim) of any overload.
+    """Return the arguments (dims, correction, keepdim) of any overload.
 
     The overloads have (unbiased), (dim, unbiased, keepdim) or (dim, correction, keepdim).
     """
@@ -246,7 +246,7 @@ def _degrees_of_freedom(op: Builder, x: Tensor, axes: list[int], correction: Any
 
 
 def count(op: Builder, x: Tensor, axes: list[int]) -> int | Tensor:
-    """Number of elements along these axes; a 0-d int64 tensor if dynamic."""
+    """Count the elements along these axes, in a 0-d int64 tensor if dynamic."""
     static = 1
     dynamic: list[Tensor] = []
     for axis in axes:

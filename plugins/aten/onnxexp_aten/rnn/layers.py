@@ -1,7 +1,7 @@
 """Recurrent layers: LSTM, GRU and RNN, on padded and packed sequences.
 
 torch stacks the gates as i, f, g, o (LSTM) and r, z, n (GRU). ONNX stacks them as i, o, f, c and z, r, h. A Scan in
-`recurrent_cells` replaces what ONNX's operators cannot compute.
+`recurrent_cells` replaces layers that ONNX's operators cannot compute.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Layers:
         return 2 if self.bidirectional else 1
 
     def weights(self, layer: int) -> list[Sequence[Tensor]]:
-        """Parameters of one layer, by direction."""
+        """Return the parameters of one layer, by direction."""
         size = len(self.params) // (self.num_layers * self.directions)
         starts = [(layer * self.directions + direction) * size for direction in range(self.directions)]
         return [self.params[start : start + size] for start in starts]
@@ -79,7 +79,7 @@ class Layers:
         return x, [states[0] if len(states) == 1 else op.Concat(*states, axis=0) for states in finals]
 
     def _initial(self, op: Builder, state: Tensor) -> Sequence[Tensor | None]:
-        """Initial state of each layer; None, ONNX's default, for zeros."""
+        """Return the initial state of each layer, or None, ONNX's default, for zeros."""
         if is_zero(op, state):
             return [None] * self.num_layers
         if self.num_layers == 1:
@@ -89,7 +89,7 @@ class Layers:
     def _layer(
         self, op: Builder, x: Tensor, layer: int, start: Sequence[Tensor | None], lengths: Tensor | None, *, batch_first: bool
     ) -> tuple[Tensor, Sequence[list[Tensor]]]:
-        """Output of one layer, and the pieces of its final states along axis 0."""
+        """Return the output of one layer, and pieces of its final states along axis 0."""
         weights = self.weights(layer)
         projected = len(weights[0]) % 2 == 1
         if projected or (x.dtype == torch.float64 and not runs(op, self.kind, x.dtype)):
@@ -150,7 +150,7 @@ def _reordered(op: Builder, weight: Tensor, order: Sequence[int]) -> Tensor:
 
 
 def is_zero(op: Builder, state: Tensor) -> bool:
-    """Whether a tensor is provably zero: a constant, or zeros of a dynamic size."""
+    """Return whether a tensor is provably zero: a constant, or zeros of dynamic size."""
     while state.const is None:
         node = op.producer(state)  # a range of values: a zero state becomes no input at all, so there is nothing left to match
         if node is not None and node.operator == "ConstantOfShape":
@@ -163,7 +163,7 @@ def is_zero(op: Builder, state: Tensor) -> bool:
 
 
 def swapped_batch(op: Builder, x: Tensor) -> Tensor:
-    """Exchange axes 0 and 1; without a copy where one of them has size 1."""
+    """Exchange axes 0 and 1, without a copy where one of them has size 1."""
     sizes = x.shape or ()
     if 1 in sizes[:2]:
         axis = sizes.index(1)
@@ -178,8 +178,7 @@ def _padded(op: Builder, layers: Layers, input: Tensor, states: Sequence[Tensor]
 
 @table("lstm.input")
 def lstm(op: Builder, input: Tensor, hx: list[Tensor], params: list[Tensor], *rest: Any) -> tuple[Tensor, ...]:
-    """lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train,
-    bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)"""
+    """lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, ...) -> (Tensor, Tensor, Tensor)"""
     *form, batch_first = rest
     return _padded(op, Layers("LSTM", params, *form), input, hx, batch_first)
 
@@ -188,8 +187,7 @@ def lstm(op: Builder, input: Tensor, hx: list[Tensor], params: list[Tensor], *re
 def lstm_packed(
     op: Builder, data: Tensor, batch_sizes: Tensor, hx: list[Tensor], params: list[Tensor], *form: Any
 ) -> tuple[Tensor, ...]:
-    """lstm.data(Tensor data, Tensor batch_sizes, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers,
-    float dropout, bool train, bool bidirectional) -> (Tensor, Tensor, Tensor)"""
+    """lstm.data(Tensor data, Tensor batch_sizes, Tensor[] hx, Tensor[] params, ...) -> (Tensor, Tensor, Tensor)"""
     return packed_layer(op, Layers("LSTM", params, *form), data, batch_sizes, hx)
 
 
@@ -222,8 +220,7 @@ _register("rnn_relu", lambda params, *form: dataclasses.replace(Layers("RNN", pa
 
 @table("lstm_cell")
 def lstm_cell(op: Builder, input: Tensor, hx: list[Tensor], *params: Tensor | None) -> tuple[Tensor, ...]:
-    """lstm_cell(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None)
-    -> (Tensor, Tensor)"""
+    """lstm_cell(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> (Tensor, Tensor)"""
     return _step(op, "LSTM", input, hx, params)
 
 

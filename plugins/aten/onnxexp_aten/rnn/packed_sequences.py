@@ -30,7 +30,7 @@ class _Layers(Protocol):
 
 
 def valid_steps(op: Builder, padded: Tensor, lengths: Tensor) -> Tensor:
-    """Mask (time, batch) of the valid steps of a time-major batch."""
+    """Return the mask (time, batch) of the valid steps of a time-major batch."""
     return _within(op, size_at(op, padded, 0), lengths)
 
 
@@ -50,7 +50,7 @@ def _packed(op: Builder, padded: Tensor, lengths: Tensor) -> Tensor:
 
 
 def _unpacked(op: Builder, data: Tensor, batch_sizes: Tensor) -> tuple[Tensor, Tensor]:
-    """Time-major padded batch and lengths; invalid steps have arbitrary values."""
+    """Return a time-major padded batch and lengths; invalid steps are arbitrary."""
     noted: tuple[Tensor, Tensor] | None = op.context.plugin_data.get(("aten.packed", data.value))
     if noted is not None:
         return noted
@@ -88,8 +88,7 @@ def packed_layer(op: Builder, layers: _Layers, data: Tensor, batch_sizes: Tensor
 def pad(
     op: Builder, data: Tensor, batch_sizes: Tensor, batch_first: bool, padding_value: Any, total_length: Any
 ) -> tuple[Tensor, Tensor]:
-    """_pad_packed_sequence(Tensor data, Tensor batch_sizes, bool batch_first, Scalar padding_value, int total_length)
-    -> (Tensor, Tensor)"""
+    """_pad_packed_sequence(Tensor data, Tensor batch_sizes, bool batch_first, Scalar padding_value, ...) -> (Tensor, Tensor)"""
     padded, lengths = _unpacked(op, data, batch_sizes)
     sizes = sizes_of(op)
     assert sizes is not None and padded.shape is not None and batch_sizes.shape is not None
@@ -106,7 +105,7 @@ def pad(
 
 
 def _resized(op: Builder, padded: Tensor, steps: Any) -> Tensor:
-    """First `steps` steps; the last step repeats beyond the end."""
+    """Return the first `steps` steps, and repeat the last one beyond the end."""
     last = op.Sub(size_at(op, padded, 0), 1)
     index = extreme(op, "Min", arange_of(op, 0, steps, 1, torch.int64), last)
     return op.Gather(padded, index, axis=0)

@@ -1,6 +1,6 @@
 """Recurrent cells, and layers as a Scan over cells.
 
-The Scan serves what ONNX's operators cannot compute: projected LSTMs, and float64, for which ONNX Runtime has no kernels.
+The Scan serves layers that ONNX's operators cannot compute: projected LSTMs, and float64, for which ONNX Runtime has no kernels.
 ONNX Runtime runs a cell faster than a layer of one step. Sources: the documentation of `torch.nn.LSTM`, `torch.nn.GRU` and
 `torch.nn.RNN`; for the projection "Long Short-Term Memory Based Recurrent Neural Network Architectures for Large Vocabulary
 Speech Recognition", Sak et al. 2014.
@@ -35,16 +35,16 @@ class Cell:
     relu: bool
 
     def widths(self, weights: Sequence[Tensor]) -> list[int]:
-        """Widths of the hidden state and of LSTM's cell state.
+        """Return the widths of the hidden state and of LSTM's cell state.
 
-        w_hh is (gates * hidden, hidden), w_hr (projection, hidden).
+        w_hh is (gates * hidden, hidden), and w_hr is (projection, hidden).
         """
         hidden = known_size(weights[1], 0) // _GATES[self.kind]
         width = known_size(weights[-1], 0) if self.projected else hidden
         return [width, hidden] if self.kind == "LSTM" else [width]
 
     def entering(self, op: Builder, x: Tensor, weights: Sequence[Tensor]) -> Tensor:
-        """Contribution of the input to the gates.
+        """Compute the contribution of the input to the gates.
 
         The input is (batch, features), or (time, batch, features) for all steps at once.
         """
@@ -54,7 +54,7 @@ class Cell:
         return _linear(op, x, weights[0], bias)
 
     def step(self, op: Builder, entering: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Tensor]:
-        """States after one step."""
+        """Compute the states after one step."""
         h = states[0]
         if self.kind == "GRU":
             return [self._gru(op, entering, _linear(op, h, weights[1], weights[3] if self.has_biases else None), h)]
@@ -94,7 +94,7 @@ def scan_layer(
     start: Sequence[Tensor | None],
     lengths: Tensor | None,
 ) -> tuple[Tensor, list[list[Tensor]]]:
-    """Run one time-major layer as a Scan; `weights` by direction.
+    """Run one time-major layer as a Scan; `weights` are by direction.
 
     Returns (time, batch, directions * width), valid only within the lengths, and for each state its final value by direction,
     (1, batch, width).
@@ -114,7 +114,7 @@ def scan_layer(
 
 
 def _first(op: Builder, x: Tensor, state: Tensor | None, direction: int, directions: int, width: int) -> Tensor:
-    """Initial state of one direction, (batch, width)."""
+    """Return the initial state of one direction, (batch, width)."""
     if state is not None:
         own = state if directions == 1 else op.Slice(state, [direction], [direction + 1], [0])
         return squeezed(op, own, [0])
@@ -133,7 +133,7 @@ def _direction(
     *,
     reverse: bool,
 ) -> list[Tensor]:
-    """Final states and the outputs of all steps.
+    """Return the final states of one direction, and the outputs of all steps.
 
     Beyond its length a sequence keeps its states.
     """

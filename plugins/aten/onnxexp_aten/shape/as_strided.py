@@ -40,7 +40,7 @@ def as_strided(op: Builder, self: Tensor, size: list[Any], stride: list[Any], st
 
 
 def strided_places(op: Builder, size: list[Any], stride: list[Any], offset: Any) -> Tensor:
-    """Memory positions of a strided view's elements, int64[*size]."""
+    """Return memory positions of a strided view's elements, int64[*size]."""
     if all(isinstance(each, int) for each in (*size, *stride, offset)) and math.prod(size) <= MAX_TABLE:
         known = torch.tensor(offset)
         for count, step in zip(size, stride, strict=True):

@@ -22,7 +22,7 @@ table = SymbolicTable("aten")
 
 
 def joined(op: Builder, tensors: list[Tensor], dim: int) -> Tensor:
-    """Concat in the promoted dtype; drops tensors of shape (0,), as torch does."""
+    """Concatenate in the promoted dtype; drop tensors of shape (0,), as torch does."""
     everything = promote(op, *tensors) if len({tensor.dtype for tensor in tensors}) > 1 else tensors
     kept = [tensor for tensor in everything if tensor.shape != (0,)] or everything[:1]
     axis = dim % max(rank_of(op, kept[0]), 1)
@@ -105,7 +105,7 @@ def pad_sequence(op: Builder, sequences: list[Tensor], batch_first: bool, paddin
 
 
 def _longest(op: Builder, sizes: list[Any]) -> Any:
-    """The largest size, static if each is."""
+    """Return the largest size, static if each is."""
     if all(isinstance(size, int) for size in sizes):
         return max(sizes)
     return functools.reduce(lambda one, other: extreme(op, "Max", one, other), (op.constant(size, torch.int64) for size in sizes))

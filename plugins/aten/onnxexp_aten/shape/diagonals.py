@@ -20,7 +20,7 @@ table = SymbolicTable("aten")
 
 
 def diagonal_places(op: Builder, rows: Any, columns: Any, offset: int) -> Tensor:
-    """Positions of a diagonal in a flattened matrix, int64[n]."""
+    """Return the positions of a diagonal in a flattened matrix, int64[n]."""
     if isinstance(rows, int) and isinstance(columns, int):
         return op.constant(torch.arange(rows * columns).view(rows, columns).diagonal(offset).contiguous())
     rows, columns = op.constant(rows, torch.int64), op.constant(columns, torch.int64)
@@ -43,7 +43,7 @@ def diagonal(op: Builder, self: Tensor, offset: int, dim1: int, dim2: int) -> Te
 
 
 def _flattened(op: Builder, matrices: Tensor, rows: int | Tensor, columns: int | Tensor) -> list[Any]:
-    """Target of a Reshape that joins the last two axes."""
+    """Return the target of a Reshape that joins the last two axes."""
     lead = rank_of(op, matrices) - 2
     sizes = [size_at(op, matrices, axis) for axis in range(lead)]
     if all(isinstance(size, int) and size for size in sizes) or op.opset < 14:  # a -1 has a value; without allowzero, 0 is a copy
@@ -76,7 +76,7 @@ def diag_embed(op: Builder, self: Tensor, offset: int, dim1: int, dim2: int) -> 
 
 
 def _off_diagonal(op: Builder, size: int | Tensor, offset: int) -> Tensor:
-    """Mask of all but a diagonal with `size` elements in a square matrix."""
+    """Mask all but a diagonal with `size` elements in a square matrix."""
     if isinstance(size, int):
         mask = torch.ones(size + abs(offset), size + abs(offset), dtype=torch.bool)
         return op.constant(~mask.triu(offset).tril(offset))

@@ -89,7 +89,7 @@ def unfold(op: Builder, self: Tensor, dimension: int, size: int, step: int) -> T
 
 
 def window_starts(op: Builder, x: Tensor, axis: int, size: int, step: int) -> Tensor:
-    """Begins of the windows that fit into an axis."""
+    """Return the begins of the windows that fit into an axis."""
     length = size_at(op, x, axis)
     end = length - size + 1 if isinstance(length, int) else op.Sub(length, size - 1)
     return arange_of(op, 0, end, step, torch.int64)

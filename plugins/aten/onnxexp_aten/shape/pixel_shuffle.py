@@ -55,7 +55,7 @@ def _lead(op: Builder, x: Tensor) -> list[Any]:
 
 
 def _batch(op: Builder, x: Tensor) -> Any:
-    """The number of images."""
+    """Return the number of images, or -1 where a Reshape infers it."""
     lead = _lead(op, x)
     return (lead or [1])[0] if len(lead) < 2 else -1
 
@@ -69,7 +69,7 @@ def _over(op: Builder, size: Any, factor: int) -> Any:
 
 
 def _pixels(op: Builder, x: Tensor) -> list[Any]:
-    """Channels, height and width."""
+    """Return channels, height and width."""
     return [size_at(op, x, axis) for axis in (-3, -2, -1)]
 
 

@@ -55,7 +55,7 @@ def repeat_interleave_each(op: Builder, self: Tensor, repeats: Tensor, dim: int 
 
 
 def _sources(op: Builder, repeats: Tensor) -> Tensor:
-    """Source position of each repeated element, int64[n]."""
+    """Return the source position of each repeated element, int64[n]."""
     ends = op.CumSum(op.cast(repeats, torch.int64), 0)
     total = op.ReduceSum(op.cast(repeats, torch.int64), axes=[0], keepdims=0)
     places = unsqueezed(op, arange_of(op, 0, total, 1, torch.int64), [1])

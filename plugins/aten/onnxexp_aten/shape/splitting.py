@@ -37,17 +37,17 @@ def _parts(op: Builder, x: Tensor, axis: int, given: list[Any] | None = None) ->
 
 
 def _lengths(op: Builder, axis: int) -> list[Any]:
-    """Sizes of the parts in the captured program."""
+    """Return the sizes of the parts in the captured program."""
     return [(sizes_of(op, index) or (None,) * (axis + 1))[axis] for index in range(len(op.node.outputs))]
 
 
 def _cut(op: Builder, x: Tensor, axis: int, places: list[Any]) -> list[Tensor]:
-    """Slices before, between and after these positions."""
+    """Slice before, between and after these positions."""
     return [sliced(op, x, axis, start, end) for start, end in itertools.pairwise([0, *places, END])]
 
 
 def _cut_each(op: Builder, x: Tensor, axis: int, step: Tensor) -> list[Tensor]:
-    """Slices of this length, and the rest."""
+    """Slice into parts of this length, and the rest."""
     return _cut(op, x, axis, [step if factor == 1 else op.Mul(step, factor) for factor in range(1, len(op.node.outputs))])
 
 

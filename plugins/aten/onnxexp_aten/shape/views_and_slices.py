@@ -107,9 +107,9 @@ def squeeze_dims(op: Builder, self: Tensor, dim: Any) -> Tensor:
 
 
 def _squeezed(op: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
-    """Remove those of these axes that are 1 long.
+    """Remove those of these axes that have size 1.
 
-    Where the captured rank is unknown, the run time decides.
+    Where the captured rank is unknown, the sizes at run time decide.
     """
     shape = x.shape or ()
     if sizes_of(op) is None and any(not isinstance(shape[axis], int) for axis in axes):

@@ -34,7 +34,7 @@ def cov(op: Builder, self: Tensor, correction: int, fweights: Tensor | None, awe
 
 
 def _covariance(op: Builder, x: Tensor, correction: int, fweights: Tensor | None, aweights: Tensor | None) -> Tensor:
-    """Covariances of the rows of a float matrix."""
+    """Compute the covariances of the rows of a float matrix."""
     weights = [op.cast(weight, x.dtype) for weight in (fweights, aweights) if weight is not None]
     weight = weights[0] if len(weights) == 1 else compute(op, "Mul", *weights) if weights else None
     if weight is None:

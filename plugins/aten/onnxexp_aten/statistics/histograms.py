@@ -45,7 +45,7 @@ def _counted(op: Builder, bins: Tensor, count: int, inside: Tensor, weights: Ten
 
 
 def _bounds(op: Builder, x: Tensor, low: Any, high: Any, margin: float = 1.0, dims: Any = None) -> tuple[Tensor, Tensor]:
-    """Range of a histogram: as given, or that of the elements.
+    """Return the range of a histogram: as given, or that of the elements.
 
     An empty range grows by `margin` on both sides.
     """
@@ -89,7 +89,7 @@ def _widths(op: Builder, edges: Tensor, count: int) -> Tensor:
 
 
 def _edges(op: Builder, least: Tensor, most: Tensor, counts: torch.Tensor) -> Tensor:
-    """Edges of equal bins of one axis, or of several as [axes, edges].
+    """Compute the edges of equal bins of one axis, or of several as [axes, edges].
 
     Infinities fill up shorter rows.
     """
@@ -107,8 +107,7 @@ def _edges(op: Builder, least: Tensor, most: Tensor, counts: torch.Tensor) -> Te
 
 @table("histogram.bin_ct")
 def histogram(op: Builder, self: Tensor, bins: int, range: Any, weight: Tensor | None, density: bool) -> tuple[Tensor, Tensor]:
-    """histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False)
-    -> (Tensor hist, Tensor bin_edges)"""
+    """histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, ...) -> (Tensor, Tensor)"""
     low, high = range or (None, None)
     edges = _edges(op, *_bounds(op, self, low, high, 0.5), torch.tensor(bins))
     return _histogram(op, self, edges, bins, weight, density), edges
@@ -125,8 +124,7 @@ def histogram_edges(op: Builder, self: Tensor, bins: Tensor, weight: Tensor | No
 
 @table("histogramdd", "histogramdd.int_bins", "histogramdd.TensorList_bins")
 def histogramdd(op: Builder, self: Tensor, bins: Any, range: Any, weight: Tensor | None, density: bool) -> list[Tensor]:
-    """histogramdd(Tensor self, int[] bins, float[]? range=None, Tensor? weight=None, bool density=False)
-    -> (Tensor hist, Tensor[] bin_edges)
+    """histogramdd(Tensor self, int[] bins, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor, Tensor[])
 
     Other overloads take one number of bins for all axes, or the edges.
     """

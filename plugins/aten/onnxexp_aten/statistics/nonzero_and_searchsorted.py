@@ -57,7 +57,7 @@ def isin(op: Builder, elements: Any, test_elements: Any, assume_unique: bool, in
 
 
 def positions(op: Builder, x: Tensor) -> Tensor:
-    """``NonZero``: indices of nonzero elements, a row for each dimension."""
+    """Emit ``NonZero``: indices of nonzero elements, a row for each dimension."""
     return op.NonZero(x if runs(op, "NonZero", x.dtype) else op.cast(x, torch.bool))
 
 
@@ -78,10 +78,10 @@ def bucketize(op: Builder, self: Any, boundaries: Tensor, out_int32: bool, right
 
 
 def _insertion_point(op: Builder, x: Any, boundaries: Tensor, right: bool, narrow: bool) -> Tensor:
-    """Number of boundaries before each element.
+    """Count the boundaries before each element.
 
-    The boundaries lie along the last dimension. They count if below the element, with `right` also if equal. All of them are
-    before NaN.
+    The boundaries lie along the last dimension. A boundary counts if it is below the element, with `right` also if it is equal.
+    All boundaries are before NaN.
     """
     x, boundaries = promote(op, x, boundaries)
     rank, scalar = rank_of(op, boundaries), x.rank == 0

@@ -61,7 +61,7 @@ def _quantile(
 
 
 def _of_all(op: Builder, x: Tensor, axis: int, share: Tensor, interpolation: str) -> Tensor:
-    """Quantiles of all elements; NaN where any element is NaN."""
+    """Compute quantiles of all elements: NaN where any element is NaN."""
     last = op.Sub(op.cast(size_at(op, x, axis), x.dtype), 1)
     ranks = compute(op, "Mul", share, last)
     count = size_at(op, x, axis) if ranks.const is None else math.ceil(ranks.const.max()) + 1
@@ -71,7 +71,7 @@ def _of_all(op: Builder, x: Tensor, axis: int, share: Tensor, interpolation: str
 
 
 def _of_known(op: Builder, x: Tensor, axis: int, share: Tensor, interpolation: str) -> Tensor:
-    """Quantiles of the elements that are not NaN; NaN where all are."""
+    """Compute quantiles of the elements that are not NaN: NaN where all are."""
     missing = is_nan(op, x)
     last = op.Sub(op.cast(size_at(op, x, axis), x.dtype), 1)
     last = compute(op, "Sub", last, reduced(op, "ReduceSum", op.cast(missing, x.dtype), [axis], True))
@@ -89,7 +89,7 @@ _ROUNDED = MappingProxyType({"lower": floor, "higher": ceil, "nearest": round_})
 
 
 def _at(op: Builder, ranks: Tensor, interpolation: str, pick: Callable[[Tensor], Tensor], trailing: int = 0) -> Tensor:
-    """Elements at fractional ranks.
+    """Return the elements at fractional ranks.
 
     `pick` returns the elements at integer ranks, with `trailing` more axes. As in torch's lerp, interpolation starts at the
     nearer neighbour, which decides where infinities give NaN.

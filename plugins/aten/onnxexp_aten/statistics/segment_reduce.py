@@ -43,8 +43,7 @@ def segment_reduce(
     unsafe: bool,
     initial: Any,
 ) -> Tensor:
-    """segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None, int axis=0,
-    bool unsafe=False, Scalar? initial=None) -> Tensor"""
+    """segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, ...) -> Tensor"""
     starts, ends = _segments(op, lengths, offsets)
     rank, first = rank_of(op, data), rank_of(op, starts) - 1
     place = arange_of(op, 0, size_at(op, data, first), 1, torch.int64)
@@ -69,7 +68,7 @@ def segment_reduce(
 
 
 def _segments(op: Builder, lengths: Tensor | None, offsets: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Begins and ends of the segments, int64."""
+    """Return the begins and ends of the segments, int64."""
     if lengths is not None:
         wide, last = op.cast(lengths, torch.int64), rank_of(op, lengths) - 1
         ends = running_sum(op, wide, last)

@@ -19,7 +19,7 @@ table = SymbolicTable("aten")
 
 
 def top(op: Builder, x: Tensor, k: Any, axis: int, *, largest: bool) -> tuple[Tensor, Tensor]:
-    """``TopK``: the k largest or smallest elements in order, and their indices.
+    """Emit ``TopK``: the k largest or smallest elements in order, and their indices.
 
     The first of equal elements comes first.
     """

@@ -12,7 +12,7 @@ __all__ = ["axes_of", "axis_of", "expand_scalar", "none_if_default", "rank_of", 
 
 
 def rank_of(op: Builder, x: Tensor) -> int:
-    """Rank of a tensor. Raises LoweringError where it is unknown."""
+    """Return the rank of a tensor; raise LoweringError where it is unknown."""
     rank = x.rank
     if rank is None:
         raise op.error(f"the rank of {x!r} must be known at export; cure: give it one rank in all branches and rounds")
@@ -44,5 +44,5 @@ def expand_scalar(value: Any, dims: int) -> list[int]:
 
 
 def none_if_default(values: list[int], default: int) -> list[int] | None:
-    """None, which omits an attribute, where every value is the default."""
+    """Return None, which omits an attribute, where every value is the default."""
     return None if values.count(default) == len(values) else values

@@ -25,7 +25,7 @@ def multiply_axis(op: Builder, x: Tensor, matrix: Tensor, axis: int) -> Tensor:
 
 
 def linear_map_matrix(op: Builder, rows: int, function: Callable[[torch.Tensor], torch.Tensor], dtype: torch.dtype) -> Tensor:
-    """Matrix of a linear function of the last axis.
+    """Return the matrix of a linear function of the last axis.
 
     The function is applied to the unit vectors, ``float64[1, rows, rows]``.
     """
@@ -34,7 +34,7 @@ def linear_map_matrix(op: Builder, rows: int, function: Callable[[torch.Tensor],
 
 
 def axis_sizes(op: Builder, x: Tensor, dims: int) -> list[int | str]:
-    """Sizes of the last `dims` axes."""
+    """Return the sizes of the last `dims` axes."""
     rank_of(op, x)
     assert x.shape is not None
     return list(x.shape[len(x.shape) - dims :])
@@ -54,5 +54,5 @@ def batched(op: Builder, x: Tensor, dims: int, compute: Callable[[Tensor], Any])
 
 
 def spatial_dims(op: Builder) -> int:
-    """Number of spatial axes in an operator's name, as in ``max_pool2d``."""
+    """Read the number of spatial axes in an operator's name, as in ``max_pool2d``."""
     return next(int(letter) for letter in op.node.op.partition(".")[0] if letter.isdigit())

@@ -14,7 +14,7 @@ __all__ = ["filled"]
 
 
 def filled(op: Builder, sizes: Any, value: bool | int | float, dtype: torch.dtype) -> Tensor:
-    """A tensor full of one number known at export.
+    """Build a tensor full of one number known at export.
 
     `sizes` is a list of ints and tensors, or a 1-D tensor.
     """

@@ -30,7 +30,7 @@ _WIDE = f"{_FLOATS} int32 int64"
 
 
 def _listed(**versions: str) -> Mapping[torch.dtype, int]:
-    """First opset of each dtype, from ``v9="float32"``: dtypes added per opset."""
+    """Map dtypes to their first opsets, from dtypes per opset: ``v9="float32"``."""
     newest_first = reversed(versions.items())  # torch's dtypes are attributes: getattr finds one by its name
     return MappingProxyType({getattr(torch, name): int(key[1:]) for key, names in newest_first for name in names.split()})
 
@@ -117,17 +117,17 @@ _WIDER: Mapping[torch.dtype, tuple[torch.dtype, ...]] = MappingProxyType(
 
 
 def has_operator(op: Builder, name: str) -> bool:
-    """Whether ONNX has this operator, with float32, at the target opset."""
+    """Return whether ONNX has this operator, with float32, at the target opset."""
     return op.takes(name, torch.float32)
 
 
 def targets_plain_onnx(op: Builder, since: int = 0) -> bool:
-    """Whether the target is plain ONNX, at an opset from `since` on."""
+    """Return whether the target is plain ONNX, at an opset from `since` on."""
     return op.target == "onnx" and op.opset >= since
 
 
 def runs(op: Builder, name: str, dtype: torch.dtype) -> bool:
-    """Whether an ONNX operator runs with a dtype at the target opset."""
+    """Return whether an ONNX operator runs with a dtype at the target opset."""
     opset = op.opset  # ONNX's schemas do not list the kernels of ONNX Runtime
     if op.target == "onnx":
         return op.takes(name, dtype)
@@ -135,7 +135,7 @@ def runs(op: Builder, name: str, dtype: torch.dtype) -> bool:
 
 
 def running_dtype(op: Builder, name: str, dtype: torch.dtype) -> torch.dtype:
-    """The nearest dtype with which the operator runs; else the dtype itself."""
+    """Return the nearest dtype with which the operator runs, else the dtype itself."""
     if runs(op, name, dtype):
         return dtype
     return next((near for near in _WIDER.get(dtype, ()) if runs(op, name, near)), dtype)
@@ -170,12 +170,12 @@ def warn_of_rounding(op: Builder, x: Tensor) -> None:
 
 
 def _are_numbers_of_the_call(args: Sequence[Any]) -> bool:
-    """Whether all tensors are 0-d, and one is known at run time only."""
+    """Return whether all tensors are 0-d, and one is known at run time only."""
     tensors = [arg for arg in args if isinstance(arg, Tensor)]
     return all(arg.rank == 0 for arg in tensors) and any(arg.const is None for arg in tensors)
 
 
 def compare(op: Builder, name: str, *args: Any, **attributes: Any) -> Any:
-    """`compute` for operators with output dtypes of their own (bool, indices)."""
+    """Emit an operator as `compute`, with its own output dtypes (bool, indices)."""
     inner = running_dtype(op, name, args[0].dtype)
     return op.call("", name, *[op.cast(arg, inner) for arg in args], **attributes)

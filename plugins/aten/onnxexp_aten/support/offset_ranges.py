@@ -21,7 +21,7 @@ def start_of_range(op: Builder, x: Tensor, count: Any) -> Tensor | None:
 
 
 def is_range(op: Builder, x: Tensor, count: Any) -> bool:
-    """Whether a tensor has the numbers ``arange(count)``; `count` may be a symbol."""
+    """Return whether a tensor is a range ``arange(count)``; `count` may be a symbol."""
     if x.const is not None:
         return x.const.numel() == count and torch.equal(x.const.flatten(), torch.arange(x.const.numel()))
     made = op.producer(x)

@@ -15,7 +15,7 @@ _SYMBOL = re.compile(r"[\w.]+")
 
 
 def product_of(sizes: Sequence[Dim]) -> Dim | None:
-    """Product in the captured program's notation (``4*batch``); else None."""
+    """Return the product in the captured program's notation (``4*batch``), else None."""
     number = math.prod(size for size in sizes if isinstance(size, int))
     symbols = sorted(size for size in sizes if isinstance(size, str))
     if not symbols:
@@ -28,7 +28,7 @@ def product_of(sizes: Sequence[Dim]) -> Dim | None:
 
 
 def partition(fine: Sequence[Dim], coarse: Sequence[Dim]) -> list[list[int]] | None:
-    """Consecutive fine axes whose product is each coarse axis; else None."""
+    """Find consecutive fine axes whose product is each coarse axis, else return None."""
     groups: list[list[int]] = []
     place = 0
     for size in coarse:

@@ -27,26 +27,26 @@ def with_shape(x: Tensor, sizes: Sequence[Dim]) -> Tensor:
 
 
 def output_type(op: Builder, index: int = 0) -> TensorType:
-    """Type of a tensor output of the node in the captured program."""
+    """Return the type of a tensor output of the node in the captured program."""
     type_ = op.node.outputs[index].type
     assert isinstance(type_, TensorType)
     return type_
 
 
 def sizes_of(op: Builder, index: int = 0) -> tuple[Dim, ...] | None:
-    """Sizes of the node's output in the captured program."""
+    """Return the sizes of the node's output in the captured program."""
     sizes = output_type(op, index).sizes
     return None if sizes is None else tuple(sizes)
 
 
 def known_size(x: Tensor, axis: int) -> int:
-    """One size that is static by the operator's schema or by the caller's checks."""
+    """Return a size that the operator's schema or the caller's checks make static."""
     assert x.shape is not None
     return int(x.shape[axis])
 
 
 def size_at(op: Builder, x: Tensor, axis: int) -> int | Tensor:
-    """One size: an int where static, else a 0-d int64 tensor."""
+    """Return one size: an int where static, else a 0-d int64 tensor."""
     axis = axis + rank_of(op, x) if axis < 0 else axis
     size = x.shape[axis] if x.shape is not None else None
     if isinstance(size, int):

@@ -16,7 +16,7 @@ __all__ = ["equal_float64", "in_float64", "polynomial", "polynomials", "sum_of_t
 
 
 def polynomial(op: Builder, x: Tensor, coefficients: Sequence[Any]) -> Tensor:
-    """Polynomial by Horner's rule; the highest coefficient comes first."""
+    """Evaluate a polynomial by Horner's rule; the highest coefficient comes first."""
     result: Any = coefficients[0]
     for coefficient in coefficients[1:]:
         result = op.Add(op.Mul(x, result), coefficient)
@@ -24,9 +24,9 @@ def polynomial(op: Builder, x: Tensor, coefficients: Sequence[Any]) -> Tensor:
 
 
 def polynomials(op: Builder, x: Tensor | Sequence[Tensor], rows: Sequence[Sequence[float]]) -> list[Tensor]:
-    """Several polynomials at once, stacked along a new first axis.
+    """Evaluate several polynomials at once, stacked along a new first axis.
 
-    They share one argument, or have one each of the same shape.
+    The polynomials share one argument, or have one each of the same shape.
     """
     first = x if isinstance(x, Tensor) else x[0]
     if first.rank is None:
@@ -43,7 +43,7 @@ def polynomials(op: Builder, x: Tensor | Sequence[Tensor], rows: Sequence[Sequen
 def sum_of_terms(
     op: Builder, x: Tensor, numbers: Sequence[float], term: Callable[[Tensor], Tensor], weights: Sequence[float] = ()
 ) -> Tensor:
-    """Weighted sum of ``term(x + number)`` over the numbers."""
+    """Compute the weighted sum of ``term(x + number)`` over the numbers."""
     column = [-1, *[1] * rank_of(op, x)]
     places = op.Add(op.Unsqueeze(x, axes=[0]), op.constant(torch.tensor(numbers, dtype=torch.float64).reshape(column)))
     terms = term(places)
@@ -53,13 +53,13 @@ def sum_of_terms(
 
 
 def where_float64(op: Builder, condition: Tensor, one: Any, other: Any) -> Tensor:
-    """``Where`` of float64 tensors and numbers."""
+    """Emit ``Where`` of float64 tensors and numbers."""
     one, other = (op.cast(value, torch.float64) for value in (one, other))
     return op.Where(condition, one, other)
 
 
 def equal_float64(op: Builder, x: Tensor, other: Any) -> Tensor:
-    """Where a float64 tensor equals another, or a number."""
+    """Return where a float64 tensor equals another, or a number."""
     return equal(op, x, op.cast(other, torch.float64))
 
 

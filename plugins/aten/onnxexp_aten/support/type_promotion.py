@@ -16,7 +16,7 @@ _KINDS = (bool, int, float, complex)
 
 
 def promoted_dtype(*args: Any, floating: bool = False) -> torch.dtype:
-    """Dtype in which torch computes with these Tensors and Python numbers.
+    """Return the dtype in which torch computes with these Tensors and Python numbers.
 
     With `floating`, ints become the default float dtype.
     """
@@ -25,7 +25,7 @@ def promoted_dtype(*args: Any, floating: bool = False) -> torch.dtype:
 
 
 def _key(arg: Any) -> tuple[Any, bool]:
-    """(dtype, whether 0-d) of a tensor, (Python type, True) of a number."""
+    """Return (dtype, whether 0-d) of a tensor, or (Python type, True) of a number."""
     if isinstance(arg, Tensor):
         return (arg.scalar, True) if arg.scalar else (arg.dtype, arg.rank == 0)
     return type(arg), True
@@ -33,7 +33,7 @@ def _key(arg: Any) -> tuple[Any, bool]:
 
 @functools.lru_cache(maxsize=None)
 def _promoted(keys: tuple[tuple[Any, bool], ...], floating: bool, default: torch.dtype) -> torch.dtype:
-    """Promoted dtype of the highest kind: bool, int, float or complex.
+    """Return the promoted dtype of the highest kind: bool, int, float or complex.
 
     0-d tensors count only where no other tensor has the highest kind.
     """
@@ -49,7 +49,7 @@ def _promoted(keys: tuple[tuple[Any, bool], ...], floating: bool, default: torch
 
 
 def _kind(own: Any) -> int:
-    """Kind of a dtype or of a Python type, as an index of `_KINDS`."""
+    """Return the kind of a dtype or of a Python type, as an index of `_KINDS`."""
     if isinstance(own, type):
         return next(index for index, kind in enumerate(_KINDS) if issubclass(own, kind))
     return 3 if own.is_complex else 2 if own.is_floating_point else 0 if own is torch.bool else 1
@@ -69,7 +69,7 @@ def promote(
 
 
 def _is_narrowed(arg: Any, dtype: torch.dtype) -> bool:
-    """Whether a 0-d tensor of the call loses digits by the cast to a dtype."""
+    """Return whether a 0-d tensor of the call loses digits by the cast to a dtype."""
     if dtype != torch.float16 or not isinstance(arg, Tensor) or arg.rank != 0 or arg.const is not None:
         return False
     return arg.dtype.is_floating_point and arg.dtype != dtype
@@ -83,7 +83,7 @@ def _rounded(op: Builder, x: Tensor) -> Tensor:
 
 
 def _wraps(arg: Any, dtype: torch.dtype) -> bool:
-    """Whether a Python int is outside of an integer dtype."""
+    """Return whether a Python int is outside of an integer dtype."""
     if type(arg) is not int or dtype == torch.bool or dtype.is_floating_point or dtype.is_complex:
         return False
     return not torch.iinfo(dtype).min <= arg <= torch.iinfo(dtype).max
@@ -95,5 +95,5 @@ def to_float(op: Builder, x: Tensor) -> Tensor:
 
 
 def dtype_of(dtype: torch.dtype | None, default: torch.dtype) -> torch.dtype:
-    """An optional dtype argument, or its default."""
+    """Return an optional dtype argument, or its default."""
     return default if dtype is None else dtype

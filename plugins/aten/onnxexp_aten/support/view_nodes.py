@@ -72,7 +72,7 @@ def reshaped(op: Builder, x: Tensor, sizes: Sequence[Dim], given: Sequence[Any] 
 
 
 def _computed(op: Builder, x: Tensor, sizes: Sequence[Dim], given: Sequence[Any] | None, axis: int, planned: Any) -> Any:
-    """Return a size of a Reshape; `planned` (0 or -1) where it cannot be computed."""
+    """Return a size of a Reshape, or `planned` (0 or -1) if it cannot be computed."""
     size = sizes[axis]
     if isinstance(planned, Tensor) or isinstance(size, int):
         return planned
@@ -81,7 +81,7 @@ def _computed(op: Builder, x: Tensor, sizes: Sequence[Dim], given: Sequence[Any]
 
 
 def _target(shape: Sequence[Dim] | None, sizes: Sequence[Dim], given: Sequence[Any] | None) -> tuple[list[Any], list[int]]:
-    """Target of a Reshape, and its axes known only at run time."""
+    """Return the target of a Reshape, and its axes known only at run time."""
     target: list[Any] = list(sizes)
     for axis, size in enumerate(sizes):
         if isinstance(size, str) and shape is not None and axis < len(shape) and shape[axis] == size:

@@ -8,7 +8,7 @@ __all__ = ["GraphContext", "add_op_with_blocks", "is_aten", "is_onnx", "is_prim"
 
 
 def parse_node_kind(kind: str) -> tuple[str, str]:
-    """The domain and the name of a node's kind, ``aten::relu``.
+    """Split a node's kind, such as ``aten::relu``, into its domain and its name.
 
     Raises ValueError for a kind without a domain.
     """

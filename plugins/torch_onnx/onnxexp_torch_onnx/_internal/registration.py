@@ -38,5 +38,5 @@ def onnx_symbolic(
 def custom_onnx_symbolic(
     name: str, opset: int | Sequence[int], decorate: Sequence[Callable[[F], F]] | None = None
 ) -> Callable[[F], F]:
-    """`onnx_symbolic` for a user's symbolic."""
+    """Register a user's symbolic, as `onnx_symbolic` does."""
     return onnx_symbolic(name, opset, decorate, custom=True)

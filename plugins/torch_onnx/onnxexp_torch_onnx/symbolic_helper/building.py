@@ -1,6 +1,6 @@
 """Small pieces of graph that symbolics share.
 
-None of them depends on the opset: the builder separates attributes from inputs by the operator's schema.
+No piece depends on the opset: the builder separates attributes from inputs by the operator's schema.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ def _constant(g: Any, value: Any, dtype: torch.dtype = torch.int64) -> Any:
 
 
 def _axes(g: Any, axes: Any) -> Any:
-    """Axes as one value.
+    """Convert axes to one value.
 
-    They are numbers, a value, or a list with one value, an older form of torch.onnx.
+    The axes are numbers, a value, or a list with one value, an older form of torch.onnx.
     """
     if _is_value(axes):
         return axes
@@ -85,19 +85,19 @@ def _axes(g: Any, axes: Any) -> Any:
 
 
 def _unsqueeze_helper(g: Any, input: Any, axes_i: Any) -> Any:
-    """Unsqueeze; axes are numbers, or one value."""
+    """Emit Unsqueeze for axes that are numbers or one value."""
     if not _is_value(axes_i) and len(axes_i) == 0:
         return input
     return g.op("Unsqueeze", input, _axes(g, axes_i))
 
 
 def _squeeze_helper(g: Any, input: Any, axes_i: Any) -> Any:
-    """Squeeze; axes are numbers, or one value."""
+    """Emit Squeeze for axes that are numbers or one value."""
     return g.op("Squeeze", input, _axes(g, axes_i))
 
 
 def _reducesum_helper(g: Any, input: Any, axes_i: Any = None, keepdims_i: Any = 1, noop_with_empty_axes_i: int = 0) -> Any:
-    """ReduceSum; axes are numbers, a value, or None for all."""
+    """Emit ReduceSum for axes that are numbers, a value, or None for all axes."""
     keep = _maybe_get_const(keepdims_i, "i")
     axes = [] if _is_none(axes_i) else [_axes(g, axes_i)] if _is_value(axes_i) or len(axes_i) else []
     noop = noop_with_empty_axes_i or None
@@ -105,7 +105,7 @@ def _reducesum_helper(g: Any, input: Any, axes_i: Any = None, keepdims_i: Any = 
 
 
 def _reshape_helper(g: Any, input: Any, shape: Any, allowzero: int = 0) -> Any:
-    """Reshape; the shape is a value, or a list that may mix numbers and values."""
+    """Emit Reshape for a shape that is a value, or a list of numbers and values."""
     if not _is_value(shape):
         shape = g.op("prim::ListConstruct", *(each if _is_value(each) else _constant(g, each) for each in shape))
     return g.op("Reshape", input, shape, allowzero_i=allowzero or None)
@@ -116,13 +116,13 @@ def _cast_helper(g: Any, input: Any, dtype: Any) -> Any:
 
 
 def _slice_helper(g: Any, input: Any, axes: Any, starts: Any, ends: Any, steps: Any = None, dynamic_slice: bool = False) -> Any:
-    """Slice; each argument is a value or a list of numbers."""
+    """Emit Slice for arguments that are values or lists of numbers."""
     given = [starts, ends, axes, *([] if steps is None else [steps])]
     return g.op("Slice", input, *(each if _is_value(each) else _constant(g, list(each)) for each in given))
 
 
 def _select_helper(g: Any, self: Any, dim: Any, index: Any, apply_reshape: bool = True) -> Any:
-    """Gather along an axis; the index has one element."""
+    """Emit Gather along an axis for an index of one element."""
     known = _maybe_get_scalar(index)
     if not _is_value(known):
         index = _constant(g, [int(known)])
@@ -134,7 +134,7 @@ def _select_helper(g: Any, self: Any, dim: Any, index: Any, apply_reshape: bool 
 
 
 def _size_helper(g: Any, self: Any, dim: Any) -> Any:
-    """One size, 0-d."""
+    """Emit one size as a 0-d tensor."""
     return g.op("Gather", g.op("Shape", self), dim if _is_value(dim) else _constant(g, dim), axis_i=0)
 
 
@@ -145,7 +145,7 @@ def _numel_helper(g: Any, self: Any) -> Any:
 def _topk_helper(
     g: Any, input: Any, k: Any, dim: int, largest: Any = True, sorted: Any = False, out: Any = None
 ) -> tuple[Any, Any]:
-    """TopK; k is a number or a value."""
+    """Emit TopK for a k that is a number or a value."""
     if not _is_none(out):
         _unimplemented("TopK", "Out parameter is not supported")
     if not _is_value(k):
@@ -158,26 +158,26 @@ def _topk_helper(
 
 
 def _sort_helper(g: Any, input: Any, dim: Any, descending: Any = True, out: Any = None, decending: Any = None) -> tuple[Any, Any]:
-    """Sorted values and their indices."""
+    """Emit the sorted values and their indices."""
     order = descending if decending is None else decending
     size = g.op("Gather", g.op("Shape", input), _constant(g, [dim]))
     return _topk_helper(g, input, size, dim, largest=order, sorted=True, out=out)
 
 
 def _generate_wrapped_number(g: Any, scalar: Any) -> Any:
-    """A Python number as torch wraps it: floats double, integers int64."""
+    """Emit a Python number as torch wraps it: a float as double, an int as int64."""
     return _constant(g, scalar, torch.float64 if isinstance(scalar, float) else torch.tensor(scalar).dtype)
 
 
 def _optional_input_placeholder_tensor(g: Any) -> Any:
-    """A value for an omitted input."""
+    """Emit a value for an omitted input."""
     made = g.op("prim::Constant")
     made.setType(torch._C.OptionalType.ofTensor())
     return made
 
 
 def _flatten_helper(g: Any, input: Any, start_dim: int, end_dim: int, dim: int) -> Any:
-    """Axes from start_dim to end_dim as one; `dim` is the rank."""
+    """Flatten the axes from start_dim to end_dim, where `dim` is the rank."""
     shape = g.op("Shape", input)
     pieces = [_slice_helper(g, shape, [0], [0], [start_dim])] if start_dim > 0 else []
     pieces.append(_constant(g, [-1]))
@@ -187,7 +187,7 @@ def _flatten_helper(g: Any, input: Any, start_dim: int, end_dim: int, dim: int) 
 
 
 def _is_split_static(split_size_or_sizes: Any, _outputs: int | None) -> bool:
-    """Whether the number of pieces and their sizes are known."""
+    """Return whether the number of pieces and their sizes are known."""
     if _outputs is None:
         return False
     if _is_value(split_size_or_sizes) and not _is_constant(split_size_or_sizes):
@@ -196,9 +196,9 @@ def _is_split_static(split_size_or_sizes: Any, _outputs: int | None) -> bool:
 
 
 def _op_with_optional_float_cast(g: Any, op_name: str, *args: Any, **kwargs: Any) -> Any:
-    """An operator that takes only floats below opset `opset_before`.
+    """Emit an operator that takes only floats below opset `opset_before`.
 
-    There, integers are cast to float32 and back.
+    Below that opset, integers are cast to a float type and back.
     """
     limit, target = kwargs.pop("opset_before", None), kwargs.pop("target_float_t", JitScalarType.FLOAT)
     before = _try_get_scalar_type(*args)
@@ -213,12 +213,18 @@ def _handle_reduce_dim_none(g: Any, self: Any, op_name: str) -> Any:
 
 
 def _apply_params(*args: Any, **kwargs: Any) -> Callable[[Callable[..., Any]], Any]:
-    """A decorator that calls the function with these arguments and returns the result."""
+    """Return a decorator that calls a function with these arguments.
+
+    The result of the call replaces the function.
+    """
     return lambda fn: fn(*args, **kwargs)
 
 
 def _overload_by_arg_count(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a function that returns overloads: the number of arguments selects."""
+    """Decorate a function that returns overloads.
+
+    The number of arguments selects the overload.
+    """
 
     def wrapper(g: Any, *args: Any) -> Any:
         for overload in fn(g, *args):
@@ -252,7 +258,7 @@ _var_mean_helper = _of_torch("var_mean")
 
 
 def _unbind_helper(g: Any, self: Any, dim: Any, _outputs: int | None = None) -> Any:
-    """`_outputs` slices along an axis, or a sequence if their number is not known."""
+    """Emit `_outputs` slices along an axis, or a sequence if `_outputs` is None."""
     axis = _get_const(dim, "i", "dim")
     if _outputs is None:
         return g.op("SplitToSequence", self, _constant(g, 1), axis_i=axis, keepdims_i=0)
@@ -262,7 +268,7 @@ def _unbind_helper(g: Any, self: Any, dim: Any, _outputs: int | None = None) -> 
 
 
 def _argmin_argmax_helper(g: Any, input: Any, dim: Any, keepdim: Any, op_name: str) -> Any:
-    """ArgMin or ArgMax; without an axis, of the flattened tensor."""
+    """Emit ArgMin or ArgMax, of the flattened tensor if the axis is None."""
     if _is_none(dim):
         flat = _reshape_helper(g, input, _constant(g, [-1]))
         return g.op(op_name, flat, axis_i=0, keepdims_i=0)
@@ -274,7 +280,7 @@ def _parse_int(value: Any, name: str) -> int:
 
 
 def _index_fill_reshape_helper(g: Any, self: Any, dim: int, index: Any) -> tuple[Any, Any]:
-    """(shape, index) for index_fill, the index expanded to the tensor's shape."""
+    """Expand the index of index_fill, and return its shape and the index."""
     rank = _get_tensor_rank(self)
     if rank is None:
         _unimplemented("index_fill", "input rank not accessible")
@@ -285,9 +291,9 @@ def _index_fill_reshape_helper(g: Any, self: Any, dim: int, index: Any) -> tuple
 
 
 def _arange_cast_helper(g: Any, end: Any, start: Any = None, step: Any = None, dtype: Any = None) -> tuple[Any, ...]:
-    """(scalar type, end, start, step) of an arange in one type.
+    """Cast the arguments of an arange to one scalar type.
 
-    The type is `dtype`, else the first floating type, else int64.
+    Returns (scalar type, end, start, step). The scalar type is `dtype`, else the first floating type, else int64.
     """
     values = [each for each in (start, end, step) if each is not None]
     if dtype is not None and not _is_none(dtype):
@@ -305,7 +311,7 @@ def _arange_cast_helper(g: Any, end: Any, start: Any = None, step: Any = None, d
 def _batchnorm_helper(
     g: Any, input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any
 ) -> tuple[Any, Any, Any, Any]:
-    """The four parameters of a batch normalization; ones or zeros in place of None."""
+    """Emit the four parameters of a batch normalization, ones or zeros for None."""
     like = next(each for each in (running_mean, running_var, weight, bias, input) if not _is_none(each))
     size = _size_helper(g, input, 1)
     shape = _reshape_helper(g, size, _constant(g, [1]))
@@ -323,7 +329,7 @@ def _batchnorm_helper(
 def _avgpool_helper(
     tuple_fn: Callable[[Any], Sequence[int]], padding: Any, kernel_size: Any, stride: Any, divisor_override: Any, name: str
 ) -> tuple[int, ...]:
-    """The padding as a tuple.
+    """Return the padding as a tuple.
 
     Raises LoweringError for average pooling with a divisor_override.
     """
@@ -333,13 +339,13 @@ def _avgpool_helper(
 
 
 def _repeat_interleave_split_helper(g: Any, self: Any, reps: int, dim: int) -> list[Any]:
-    """The tensor in `reps` equal pieces along an axis."""
+    """Split the tensor into `reps` equal pieces along an axis."""
     pieces = g.op("Split", self, axis_i=dim, outputs=reps)
     return [pieces] if reps == 1 else list(pieces)
 
 
 def _maybe_cast_reduce_op_input(g: Any, self: Any) -> Any:
-    """Small integers and bools as int64, as torch's sums and products compute them."""
+    """Cast small integers and bools to int64, as torch does for sums and products."""
     kind = _try_get_scalar_type(self)
     if kind is None or _is_fp(self) or kind is JitScalarType.INT64:
         return self
@@ -347,7 +353,7 @@ def _maybe_cast_reduce_op_input(g: Any, self: Any) -> Any:
 
 
 def _reduce_op_symbolic_helper(onnx_op_name: str, allow_multi_dim_support: bool = True) -> Callable[..., Any]:
-    """A symbolic of a reduction: ``(g, self, dim=None, keepdim=None)``."""
+    """Build a symbolic of a reduction: ``(g, self, dim=None, keepdim=None)``."""
 
     def symbolic(g: Any, self: Any, dim: Any = None, keepdim: Any = None) -> Any:
         self = _maybe_cast_reduce_op_input(g, self)
@@ -361,9 +367,9 @@ def _reduce_op_symbolic_helper(onnx_op_name: str, allow_multi_dim_support: bool 
 
 
 def _reduce_with_dtype_helper(onnx_op: str, name: str, allow_multi_dim_support: bool = True) -> Callable[..., Any]:
-    """A symbolic of a reduction with a dtype.
+    """Build a symbolic of a reduction with a dtype.
 
-    Its parameters are ``(g, self, dtype)`` or ``(g, self, dim, keepdim, dtype)``.
+    The parameters of the symbolic are ``(g, self, dtype)`` or ``(g, self, dim, keepdim, dtype)``.
     """
     reduce = _reduce_op_symbolic_helper(onnx_op, allow_multi_dim_support)
 

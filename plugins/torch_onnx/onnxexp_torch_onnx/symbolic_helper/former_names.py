@@ -1,6 +1,6 @@
 """Names that ``torch.onnx.symbolic_helper`` had up to torch 1.12.
 
-Most are about the target opset.
+Most of these names concern the target opset.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _sum = sum
 
 
 def of_running_export(name: str) -> Any:
-    """A name whose value is the running export's.
+    """Look up a name whose value depends on the running export.
 
     Raises AttributeError for any other name.
     """
@@ -45,18 +45,18 @@ def of_running_export(name: str) -> Any:
 
 
 def _set_opset_version(opset_version: int) -> None:
-    """Check that an opset is the running export's, which alone decides on it.
+    """Check that an opset is that of the running export, which cannot be changed.
 
-    Raises OptionError if not.
+    Raises OptionError if the opset differs.
     """
     if opset_version != current().opset:
         raise OptionError(f"the opset cannot be set during an export; pass opset_version={opset_version} to export")
 
 
 def _set_operator_export_type(operator_export_type: Any) -> None:
-    """Check that a type is the running export's, which alone decides on it.
+    """Check that a type is that of the running export, which cannot be changed.
 
-    Raises OptionError if not.
+    Raises OptionError if the type differs.
     """
     name = operator_export_type if isinstance(operator_export_type, str) else operator_export_type.name
     if name != current().operator_export_type:
@@ -64,5 +64,5 @@ def _set_operator_export_type(operator_export_type: Any) -> None:
 
 
 def _cast_func_template(to_i: int, g: Any, input: Any, non_blocking: Any = None) -> Any:
-    """A Cast to an ONNX element type."""
+    """Emit a Cast to an ONNX element type."""
     return g.op("Cast", input, to_i=to_i)

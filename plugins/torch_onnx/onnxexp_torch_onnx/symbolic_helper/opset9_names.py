@@ -1,6 +1,6 @@
 """Names of ``symbolic_opset9`` and others that differ from torch's operators.
 
-They are helpers, or symbolics whose arguments differ.
+The names are helpers, or symbolics whose arguments differ.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["REMOVED_SYMBOLICS"]
 
 
 def _unused(g: Any) -> Any:
-    """A value for an omitted argument."""
+    """Return a value for an omitted argument."""
     return g.scratch.value(None)
 
 
@@ -45,7 +45,7 @@ def _size(g: Any, self: Any, dim: Any = None) -> Any:
 
 
 def _getitem(g: Any, self: Any, i: Any) -> Any:
-    """An element of a list or of a sequence."""
+    """Return an element of a list or of a sequence."""
     if _is_packed_list(self):
         return _unpack_list(self)[_get_const(i, "i", "i")]
     return g.op("SequenceAt", self, i)
@@ -61,7 +61,7 @@ def _len(g: Any, self: Any) -> Any:
 
 
 def _to(g: Any, self: Any, *args: Any) -> Any:
-    """Cast; the arguments are a dtype's number and flags, or a tensor."""
+    """Cast to a dtype's number, which flags may follow, or to the dtype of a tensor."""
     return torch_op(g, "to", self, *(_maybe_get_const(arg, "i") for arg in args))
 
 
@@ -74,16 +74,19 @@ def _tanhshrink(g: Any, self: Any) -> Any:
 
 
 def _convert_padding_node(padding: Any) -> Any:
-    """A padding as a list of numbers, or of values where a number is not known."""
+    """Convert a padding to a list of numbers.
+
+    Raises SymbolicValueError if a number is not known at export.
+    """
     if _is_packed_list(padding):
         return [_parse_arg(each, "i", "padding") for each in _unpack_list(padding)]
     return _parse_arg(padding, "is", "padding", "pad")
 
 
 def _prepare_onnx_paddings(g: Any, input: Any, pad: Any) -> Any:
-    """torch's paddings in ONNX's order: all starts, then all ends.
+    """Emit torch's paddings in ONNX's order: all starts, then all ends.
 
-    torch has the last axes, innermost first.
+    torch lists the paddings of the last axes only, the innermost first.
     """
     rank, numbers = _get_tensor_rank(input) or 0, _convert_padding_node(pad)
     numbers = [*numbers, *[0] * (2 * rank - len(numbers))]
@@ -91,7 +94,7 @@ def _prepare_onnx_paddings(g: Any, input: Any, pad: Any) -> Any:
 
 
 def _wrap_cast(to_type: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A decorator of symbolics with two arguments: both are cast first."""
+    """Return a decorator that casts both arguments of a symbolic first."""
     kind = JitScalarType.from_name(to_type).onnx_type()
 
     def decorator(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -105,7 +108,7 @@ def _wrap_cast(to_type: str) -> Callable[[Callable[..., Any]], Callable[..., Any
 
 
 def _wrap_negation(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A decorator of symbolics with two arguments: the result is negated."""
+    """Decorate a symbolic with two arguments so that its result is negated."""
 
     @functools.wraps(fn)
     def wrapper(g: Any, input: Any, other: Any) -> Any:
@@ -115,7 +118,10 @@ def _wrap_negation(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _pooling(name: str, *_: Any, **__: Any) -> Callable[..., Any]:
-    """The symbolic of a pooling; torch.onnx's other arguments follow from the name."""
+    """Return the symbolic of a pooling.
+
+    The other arguments of torch.onnx follow from the name.
+    """
     return lambda g, *args: torch_op(g, name, *args)
 
 

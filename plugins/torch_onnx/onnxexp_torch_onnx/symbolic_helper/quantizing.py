@@ -26,7 +26,7 @@ _QUANTIZED = (JitScalarType.UINT8, JitScalarType.INT8, JitScalarType.INT)
 
 
 def dequantize_helper(g: Any, qtensor: Any, qdtype: Any = None) -> tuple[Any, Any, Any, Any]:
-    """(the tensor in float32, scale, zero point, axis or None)."""
+    """Dequantize to (tensor in float32, scale, zero point, axis or None)."""
     tensor, scale, zero_point, *axis = _unpack_quantized_tensor(qtensor)
     kind = JitScalarType.from_value(tensor) if qdtype is None else JitScalarType.from_onnx_type(qdtype)
     scale = _maybe_cast_to_type(g, scale, JitScalarType.FLOAT)
@@ -36,7 +36,7 @@ def dequantize_helper(g: Any, qtensor: Any, qdtype: Any = None) -> tuple[Any, An
 
 
 def quantize_helper(g: Any, tensor: Any, scale: Any, zero_point: Any, axis: Any = None) -> Any:
-    """The quantized tensor, as a tuple value."""
+    """Quantize a tensor, and return a tuple value."""
     kind = JitScalarType.from_value(zero_point, JitScalarType.UNDEFINED)
     if kind not in _QUANTIZED:
         zero_point = g.op("Cast", zero_point, to_i=TensorProtoDataType.UINT8)
@@ -46,7 +46,7 @@ def quantize_helper(g: Any, tensor: Any, scale: Any, zero_point: Any, axis: Any 
 
 
 def requantize_bias_helper(g: Any, bias: Any, input_scale: Any, weight_scale: Any, axis: Any = None) -> Any:
-    """A bias quantized with the product of the two scales, zero point 0."""
+    """Quantize a bias with the product of the two scales and the zero point 0."""
     scale = g.op("Mul", weight_scale, input_scale)
     zero = g.op("ConstantOfShape", g.op("Shape", scale), value_t=torch.tensor([0], dtype=torch.int32))
     made = g.op("Cast", g.op("Div", bias, scale), to_i=TensorProtoDataType.INT32)

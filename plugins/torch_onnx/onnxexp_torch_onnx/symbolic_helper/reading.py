@@ -57,12 +57,12 @@ _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def _is_value(x: Any) -> bool:
-    """Whether this is a value of a graph."""
+    """Return whether this is a value of a graph."""
     return isinstance(x, torch._C.Value)
 
 
 def _is_none(x: Any) -> bool:
-    """Whether this is None, or a None value."""
+    """Return whether this is None, or a None value."""
     return x is None or bool(_is_value(x) and x.node().mustBeNone())
 
 
@@ -71,7 +71,7 @@ def _is_onnx_constant(value: Any) -> bool:
 
 
 def _is_constant(value: Any) -> bool:
-    """Whether this is known at export."""
+    """Return whether this is known at export."""
     return not _is_value(value) or value.node().kind() in ("onnx::Constant", "prim::Constant")
 
 
@@ -88,12 +88,12 @@ def _is_tensor_list(x: Any) -> bool:
 
 
 def _is_scalar_list(x: Any) -> bool:
-    """Whether this is a list of numbers."""
+    """Return whether this is a list of numbers."""
     return _is_list(x) and str(x.type().getElementType()) in ("int", "float", "bool")
 
 
 def _is_packed_list(list_value: Any) -> bool:
-    """Whether `_unpack_list` can unpack this value."""
+    """Return whether `_unpack_list` can unpack this value."""
     return bool(_is_value(list_value) and list_value.node().kind() == "prim::ListConstruct")
 
 
@@ -102,28 +102,34 @@ def _is_tuple_construct(x: Any) -> bool:
 
 
 def _node_get(node: Any, key: str) -> Any:
-    """An attribute of a node, of any kind."""
+    """Read an attribute of any kind from a node."""
     return attributes(node)[key][1]
 
 
 def _unpack_list(list_value: Any) -> list[Any]:
-    """The elements of a list. Raises SymbolicValueError if they are not known."""
+    """Return the elements of a list.
+
+    Raises SymbolicValueError if the elements are not known.
+    """
     if not _is_packed_list(list_value):
         raise SymbolicValueError("a list whose elements are known was expected", list_value)
     return list(list_value.node().inputs())
 
 
 def _unpack_tuple(tuple_value: Any) -> tuple[Any, ...]:
-    """The elements of a tuple. Raises SymbolicValueError if they are not known."""
+    """Return the elements of a tuple.
+
+    Raises SymbolicValueError if the elements are not known.
+    """
     if not _is_tuple_construct(tuple_value):
         raise SymbolicValueError("a tuple whose elements are known was expected", tuple_value)
     return tuple(tuple_value.node().inputs())
 
 
 def _unpack_quantized_tensor(tuple_value: Any) -> tuple[Any, ...]:
-    """(tensor, scale, zero point) and maybe the axis.
+    """Unpack a quantized tensor to (tensor, scale, zero point) and maybe the axis.
 
-    Raises SymbolicValueError if it is not a quantized tensor.
+    Raises SymbolicValueError if the value is not a quantized tensor.
     """
     unpacked = _unpack_tuple(tuple_value)
     if len(unpacked) not in (3, 4):
@@ -134,9 +140,9 @@ def _unpack_quantized_tensor(tuple_value: Any) -> tuple[Any, ...]:
 def _parse_arg(value: Any, desc: str, arg_name: str | None = None, node_name: str | None = None) -> Any:
     """Convert a constant value to a Python object: i, f, b, s, t, is or fs.
 
-    "v" and "none" leave it as it is.
+    The descriptors "v" and "none" leave the value as it is.
 
-    Raises SymbolicValueError if it is not known at export.
+    Raises SymbolicValueError if the value is not known at export.
     """
     if desc in ("none", "v") or not _is_value(value):
         return value
@@ -163,27 +169,30 @@ def _converted(contents: Any, desc: str, what: str, value: Any) -> Any:
 
 
 def _maybe_get_const(value: Any, descriptor: str) -> Any:
-    """As `_parse_arg`, or the value itself if it is not known."""
+    """Convert a constant as `_parse_arg` does, and return any other value as it is."""
     return _parse_arg(value, descriptor) if _is_value(value) and _is_onnx_constant(value) else value
 
 
 def _maybe_get_scalar(value: Any) -> Any:
-    """The 0-d tensor of a constant, or the value itself."""
+    """Return the 0-d tensor of a constant, or the value itself."""
     contents = _maybe_get_const(value, "t")
     return contents if isinstance(contents, torch.Tensor) and contents.shape == () else value
 
 
 def _get_const(value: Any, desc: str, arg_name: str) -> Any:
-    """As `_parse_arg`. Raises SymbolicValueError if the value is not a constant."""
+    """Convert a constant as `_parse_arg` does.
+
+    Raises SymbolicValueError if the value is not a constant.
+    """
     if not _is_constant(value):
         raise SymbolicValueError(f"the argument {arg_name} must be known at export", value)
     return _parse_arg(value, desc)
 
 
 def _scalar(x: Any) -> Any:
-    """The number in a tensor or a constant of one element, or a number itself.
+    """Return the number in a tensor or a constant of one element, or a number itself.
 
-    None for anything else.
+    Returns None for anything else.
 
     Raises SymbolicValueError for a value that is not known at export.
     """
@@ -194,7 +203,7 @@ def _scalar(x: Any) -> Any:
 
 
 def _if_scalar_type_as(self: Any, tensor: Any, *rest: Any) -> Any:
-    """A constant tensor or number in the dtype of a value, if that is known.
+    """Convert a constant tensor or number to the dtype of a value, if that is known.
 
     torch 1.0 to 1.12 pass `g` first.
     """
@@ -209,8 +218,8 @@ def _if_scalar_type_as(self: Any, tensor: Any, *rest: Any) -> Any:
 def parse_args(*arg_descriptors: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorate a symbolic so that constant arguments are passed as Python objects.
 
-    One descriptor for each argument after `g`: "v" (the value as it is), "i", "is", "f", "fs", "b", "s", "t" (a tensor), "none"
-    (unused).
+    Each argument after `g` has one descriptor: "v" (the value as it is), "i", "is", "f", "fs", "b", "s", "t" (a tensor), or
+    "none" (unused).
     """
 
     def decorator(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -260,7 +269,10 @@ def _fail(message: str, value: Any) -> NoReturn:
 
 
 def _block_list_in_opset(name: str) -> Callable[..., NoReturn]:
-    """A symbolic that raises an error: the opset cannot express the operator."""
+    """Return a symbolic that raises an error.
+
+    The error's message states that the opset cannot express the operator.
+    """
 
     def symbolic(*args: Any, **kwargs: Any) -> NoReturn:
         _fail(f"{name} cannot be expressed at opset {current().opset}; try another", None)

@@ -35,7 +35,7 @@ def _interpolate_warning(interpolate_mode: str) -> None:
 
 
 def _interpolate_size_to_scales(g: Any, input: Any, output_size: Any, dim: int) -> Any:
-    """Scales of all axes from the sizes of the last ones."""
+    """Compute the scales of all axes from the sizes of the last ones."""
     size = _maybe_get_const(output_size, "is") if _is_value(output_size) else output_size
     if _is_value(size):
         wanted = g.op("Cast", size, to_i=TensorProtoDataType.FLOAT)
@@ -46,7 +46,7 @@ def _interpolate_size_to_scales(g: Any, input: Any, output_size: Any, dim: int) 
 
 
 def _interpolate_get_scales_if_available(g: Any, scales: Any) -> Any:
-    """Scales of all axes from the scales of the last ones; None for None."""
+    """Compute the scales of all axes from those of the last ones, or return None."""
     if not scales or _is_none(scales[0]):
         return None
     known = _maybe_get_const(scales[0], "fs")
@@ -54,13 +54,13 @@ def _interpolate_get_scales_if_available(g: Any, scales: Any) -> Any:
 
 
 def _get_interpolate_attributes(g: Any, mode: str, args: Any) -> tuple[Any, Any]:
-    """(scales, align_corners) from a symbolic's last arguments."""
+    """Read (scales, align_corners) from a symbolic's last arguments."""
     align, scales = (None, args) if mode == "nearest" else (args[0], args[1:])
     return _interpolate_get_scales_if_available(g, scales), align
 
 
 def _interpolate_get_scales(g: Any, scale_factor: Any, dim: int) -> Any:
-    """Scales of all axes from one factor, or a list of factors."""
+    """Compute the scales of all axes from one factor, or a list of factors."""
     ones = _constant(g, [1.0, 1.0], torch.float32)
     rank = _get_tensor_rank(scale_factor) if _is_value(scale_factor) and not _is_packed_list(scale_factor) else None
     if _is_packed_list(scale_factor):
@@ -73,7 +73,7 @@ def _interpolate_get_scales(g: Any, scale_factor: Any, dim: int) -> Any:
 
 
 def _interpolate_helper(name: str, dim: int, interpolate_mode: str) -> Callable[..., Any]:
-    """The symbolic of ``aten::{name}``."""
+    """Return the symbolic of ``aten::{name}``."""
 
     def symbolic(g: Any, input: Any, output_size: Any, *args: Any) -> Any:
         return torch_op(g, name, input, output_size, *args)

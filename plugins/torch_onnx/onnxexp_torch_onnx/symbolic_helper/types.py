@@ -45,15 +45,15 @@ scalar_type_to_onnx = [
 
 
 def _get_tensor_rank(x: Any) -> int | None:
-    """The rank, None if unknown."""
+    """Return the rank, or None if it is unknown."""
     rank: int | None = x.type().dim() if _is_tensor(x) else None
     return rank
 
 
 def _get_tensor_sizes(x: Any, allow_nonstatic: bool = True) -> list[int | None] | None:
-    """The sizes, None for each dynamic one.
+    """Return the sizes, with None for each dynamic one.
 
-    None if the rank is unknown, or one is dynamic without `allow_nonstatic`.
+    Returns None if the rank is unknown, or if a size is dynamic without `allow_nonstatic`.
     """
     if not _is_tensor(x):
         return None
@@ -62,13 +62,13 @@ def _get_tensor_sizes(x: Any, allow_nonstatic: bool = True) -> list[int | None] 
 
 
 def _get_tensor_dim_size(x: Any, dim: int) -> int | None:
-    """One size, None if it is dynamic or unknown."""
+    """Return one size, or None if it is dynamic or unknown."""
     sizes = _get_tensor_sizes(x)
     return sizes[dim] if sizes else None
 
 
 def _get_dim_for_cross(x: Any, dim: int | None) -> int | None:
-    """The axis of torch.cross: by default the first of size 3."""
+    """Return the axis of torch.cross, by default the first of size 3."""
     if dim == -1:
         rank = _get_tensor_rank(x)
         return dim if rank is None else dim + rank
@@ -78,13 +78,13 @@ def _get_dim_for_cross(x: Any, dim: int | None) -> int | None:
 
 
 def _try_get_scalar_type(*args: Any) -> JitScalarType | None:
-    """The first known scalar type of the arguments."""
+    """Find the first known scalar type of the arguments."""
     found = (JitScalarType.from_value(arg, _UNDEFINED) for arg in args)
     return next((each for each in found if each is not _UNDEFINED), None)
 
 
 def _type_promote_from_values(*args: Any) -> JitScalarType:
-    """The scalar type to which torch promotes these; UNDEFINED if none is known."""
+    """Promote the known scalar types as torch does, or return UNDEFINED."""
     known = [each for each in map(_try_get_scalar_type, args) if each is not None]
     if not known:
         return _UNDEFINED
@@ -102,7 +102,7 @@ def _maybe_cast_to_type(g: Any, value: Any, jit_type: JitScalarType) -> Any:
 
 
 def _is_fp(value: Any) -> bool:
-    """Whether the value has a floating-point type."""
+    """Return whether the value has a floating-point type."""
     found = JitScalarType.from_value(value, _UNDEFINED)
     return found is not _UNDEFINED and found.dtype().is_floating_point
 
@@ -119,6 +119,6 @@ def is_complex_value(x: Any) -> bool:
 
 
 def args_have_same_dtype(args: Any) -> bool:
-    """Whether all arguments have the same scalar type."""
+    """Return whether all arguments have the same scalar type."""
     found = {JitScalarType.from_value(arg, _UNDEFINED) for arg in args}
     return len(found) <= 1

@@ -73,7 +73,10 @@ class Task:
 
 
 def task_of(name: str) -> Task:
-    """Return a task. Raises OptionError for one that does not exist."""
+    """Return the task with a name.
+
+    Raises OptionError if it does not exist.
+    """
     if name not in TASKS:
         raise OptionError(f"there is no task {name!r}{nearest(name, TASKS)}. There are: {', '.join(sorted(TASKS))}.")
     module, auto_classes = TASKS[name]

@@ -69,7 +69,7 @@ def _parts(model: Any, sizes: Sizes) -> Sequence[Part]:
 def _encoder(model: Any, source: Example) -> Part:
     """Return the encoder, with the projections to keys and values.
 
-    These are layers of the decoder that read only the encoder's result.
+    The projections are layers of the decoder that read only the encoder's result.
     """
     block = block_of(model, source.inputs)
 
@@ -88,7 +88,7 @@ def _encoder(model: Any, source: Example) -> Part:
 def _decoder(model: Any, source: Example, encoded: Any, ids: torch.Tensor) -> Part:
     """Return the decoder.
 
-    It takes the encoder's result only where the model reads that beside the cache.
+    The decoder takes the encoder's result only if the model reads it in addition to the cache.
     """
     hidden, own = encoded.last_hidden_state, encoded.get("attention_mask")
     mask = source.inputs.get("attention_mask") if own is None else own
@@ -122,9 +122,9 @@ def _decoder(model: Any, source: Example, encoded: Any, ids: torch.Tensor) -> Pa
 
 
 def _reads_cache_only(model: Any, encoded: Any, inputs: Mapping[str, Any]) -> bool:
-    """Whether the decoder reads the encoder's result from the cache only.
+    """Return whether the decoder reads the encoder's result from the cache only.
 
-    Then another result in its place makes no difference.
+    The decoder must compute the same with zeros and with ones in place of that result.
     """
     mask, results = inputs.get("encoder_attention_mask"), []
     for like in (torch.zeros_like, torch.ones_like):
@@ -154,7 +154,7 @@ def _with(encoded: Any, hidden: torch.Tensor, mask: torch.Tensor | None) -> Any:
 
 
 def _decode(model: Any, encoded: Any, cache: Any, ids: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-    """Run the decoder, and fill the cache; return the logits.
+    """Run the decoder, fill the cache, and return the logits.
 
     `encoded` is the encoder's result. Its own mask, where it has one, replaces `mask`.
     """

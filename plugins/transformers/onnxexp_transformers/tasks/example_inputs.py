@@ -1,6 +1,6 @@
 """Example inputs of a model, by the names of its forward's parameters.
 
-What a parameter needs follows from its name and from the model's configuration: vocabulary, image size, channels, features.
+The values of a parameter follow from its name and from the model's configuration: vocabulary, image size, channels, features.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ class Sizes:
 
 
 def sizes_of(options: Mapping[str, Any]) -> Sizes:
-    """Read the options of a task that set its example's sizes. Raises OptionError."""
+    """Read the sizes of an example from the options of a task.
+
+    Raises OptionError for other options, and for sizes that are no positive integers.
+    """
     names = [field.name for field in dataclasses.fields(Sizes)]
     for name, value in options.items():
         if name not in names:
@@ -60,7 +63,7 @@ def parameters_of(forward: Callable[..., Any]) -> Mapping[str, inspect.Parameter
 
 
 def setting(config: Any, name: str, default: Any = None) -> Any:
-    """Return a setting of a configuration, or of those of its towers."""
+    """Return a setting of a configuration, or of the configurations of its towers."""
     towers = (
         getattr(config, f"{tower}_config", None) for tower in ("text", "vision", "audio", "encoder")
     )  # few classes have them
@@ -72,7 +75,7 @@ def setting(config: Any, name: str, default: Any = None) -> Any:
 
 
 def example_inputs(model: Any, names: Sequence[str], sizes: Sizes) -> Example:
-    """Return an example of those parameters."""
+    """Build an example of those parameters."""
     example = Example({}, {})
     for name in names:
         _MAKERS[name](example, model, sizes)
@@ -97,7 +100,7 @@ def refuse_other_needs(model: Any, names: Sequence[str]) -> None:
 def _tokens(vocabulary: int, batch: int, length: int) -> torch.Tensor:
     """Return token ids, int64[batch, length].
 
-    The first few are left out: they are special.
+    The first few ids are left out, since they are special.
     """
     first = min(4, vocabulary - 1)
     return first + torch.arange(batch * length).reshape(batch, length) * 7 % (vocabulary - first)
@@ -119,7 +122,7 @@ def _decoder_input_ids(example: Example, model: Any, sizes: Sizes) -> None:
 def _attention_mask(example: Example, model: Any, sizes: Sizes) -> None:
     """Add the mask of the texts, or of the waveforms.
 
-    The first of them is padded on the right.
+    The first text or waveform is padded on the right.
     """
     text = example.inputs.get("input_ids")
     name = "input_ids" if text is not None else model.main_input_name
@@ -140,7 +143,7 @@ def _token_type_ids(example: Example, model: Any, sizes: Sizes) -> None:
 def _bbox(example: Example, model: Any, sizes: Sizes) -> None:
     """Add the boxes of words on a page, int64[batch, sequence, 4].
 
-    The numbers are left, top, right, bottom.
+    The four numbers are left, top, right and bottom.
     """
     largest = model.config.max_2d_position_embeddings - 1
     corners = torch.arange(sizes.batch * sizes.sequence).reshape(sizes.batch, sizes.sequence, 1) % (largest // 2)
@@ -163,7 +166,7 @@ def _pixel_values(example: Example, model: Any, sizes: Sizes) -> None:
 def _pixel_mask(example: Example, model: Any, sizes: Sizes) -> None:
     """Add the mask of the images, int64[batch, height, width].
 
-    The first of them is padded.
+    The first image is padded.
     """
     batch, _, height, width = example.inputs["pixel_values"].shape
     mask = torch.ones(batch, height, width, dtype=torch.int64)
@@ -180,7 +183,7 @@ def _input_values(example: Example, model: Any, sizes: Sizes) -> None:
 def _input_features(example: Example, model: Any, sizes: Sizes) -> None:
     """Add features of waveforms.
 
-    They are [batch, frames, features], or [batch, features, frames].
+    The shape is [batch, frames, features], or [batch, features, frames].
     """
     config, axis = model.config, _frames_axis(model)
     features = setting(

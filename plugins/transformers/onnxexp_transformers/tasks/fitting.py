@@ -1,4 +1,4 @@
-"""Which tasks fit a model, by transformers' own lists of classes."""
+"""The tasks that fit a model, by transformers' own lists of classes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def model_classes(auto_class: str, config: type[PreTrainedConfig]) -> Sequence[t
 def loader_of(config: PreTrainedConfig, task: Task) -> Any:
     """Return transformers' class that loads a model of this configuration for a task.
 
-    Raises OptionError, with the tasks that fit, where there is none.
+    Raises OptionError, with the tasks that fit, if there is no such class.
     """
     own = getattr(config, "auto_map", None) or {}  # only configurations with code of their own have one
     for name in task.auto_classes:

@@ -115,7 +115,7 @@ def _embeddings(model: Any, features: torch.Tensor, sizes: Sizes, token: int) ->
 class _FirstCallCache(PastCache):
     """A cache with which each call counts as the first one.
 
-    Token types have an effect in the first call only.
+    The model applies token types in the first call only.
     """
 
     is_initialized = False
@@ -148,7 +148,7 @@ def _text(model: Any, embeds: torch.Tensor, types: torch.Tensor) -> Part:
 def _add_positions(example: Example, language: Any, mask: torch.Tensor) -> None:
     """Add ``position_ids``, int64[batch, sequence].
 
-    Positions in time, height and width are int64[3, batch, sequence].
+    For positions in time, height and width, the shape is [3, batch, sequence].
     """
     positions = (mask.cumsum(1) - 1).clamp(min=0)[:, _PAST:]
     rope = setting(language.config.get_text_config(), "rope_parameters") or {}
@@ -162,7 +162,7 @@ def _add_positions(example: Example, language: Any, mask: torch.Tensor) -> None:
 def _check_agreement(model: Any, vision: Part, ids: torch.Tensor, text: Part) -> None:
     """Raise OptionError where the parts compute other logits than the model.
 
-    The model runs on texts with images.
+    The comparison runs the model on texts with images.
     """
     inputs = {name: value for name, value in text.inputs.items() if name not in ("inputs_embeds", "past_key_values")}
     inputs["attention_mask"] = inputs["attention_mask"][:, _PAST:]

@@ -1,7 +1,7 @@
 """Tasks with one graph: the model's forward, with the inputs that it reads.
 
-The main input is the class's `main_input_name`. To it come the parameters of its kind: a mask, token types, boxes of words,
-images of pages.
+The main input is the class's `main_input_name`. Further inputs are the parameters of its kind: a mask, token types, boxes of
+words, images of pages.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def parts(model: Any, **sizes: int) -> Sequence[Part]:
 def whole_model(model: Any, sizes: Sizes, *, additional: bool = False) -> Part:
     """Return the model as a part.
 
-    With `additional`, with its decoder's inputs and its hidden states.
+    With `additional`, the part also has the inputs of a decoder, and the hidden states.
     """
     example = example_of(model, sizes, decoder=additional)
     accepted = parameters_of(model.forward)
@@ -70,7 +70,7 @@ def whole_model(model: Any, sizes: Sizes, *, additional: bool = False) -> Part:
 
 
 def example_of(model: Any, sizes: Sizes, *, decoder: bool = False) -> Example:
-    """Return the example of a model's main input, and of what it reads beside it."""
+    """Build the example of a model's main input and of its further inputs."""
     accepted = parameters_of(model.forward)
     main = [model.main_input_name] if isinstance(model.main_input_name, str) else list(model.main_input_name)
     if not set(main) <= _COMPANIONS.keys() & accepted.keys():

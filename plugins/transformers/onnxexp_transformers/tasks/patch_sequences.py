@@ -1,6 +1,6 @@
 """An image as a sequence of patches.
 
-With it come the tensors that the vision tower would compute in Python.
+The example also has the tensors that the vision tower would compute in Python.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _GRID = (4, 6)  # rows and columns of patches, for the usual blocks of two times
 def patch_sequence(model: Any, sizes: Sizes) -> Example:
     """Return the patches of one image, and their positions.
 
-    The patches are [patches, values of a patch].
+    The shape of the patches is [patches, values of a patch].
     """
     config = model.config.vision_config
     height, width = (
@@ -39,6 +39,6 @@ def patch_sequence(model: Any, sizes: Sizes) -> Example:
 def grid_of(positions: torch.Tensor) -> torch.Tensor:
     """Return the frames, rows and columns of one image, int64[1, 3].
 
-    They follow from the positions of its patches.
+    The numbers follow from the positions of the image's patches.
     """
     return torch.cat([torch.ones(1, dtype=torch.int64), positions.amax(0) + 1])[None]

@@ -1,7 +1,4 @@
-"""Facts about a model that a run of it shows.
-
-These are the inputs that it reads, and the sizes that it accepts.
-"""
+"""Runs of a model that find the inputs it reads and the sizes it accepts."""
 
 from __future__ import annotations
 
@@ -26,9 +23,9 @@ _FREE = {"height": 64, "width": 96, "frames": 40}
 
 @contextlib.contextmanager
 def refusing_misfits(model: Any, parts: str) -> Iterator[None]:
-    """Raise OptionError where a model does not run as those parts.
+    """Raise OptionError if a model does not run as those parts inside the `with`.
 
-    Each architecture has errors of its own.
+    Any exception except those of onnxexp counts, since each architecture has errors of its own.
     """
     try:
         yield
@@ -51,9 +48,9 @@ def unread(run: Run, example: Example, names: Sequence[str]) -> list[str]:
 
 
 def keep_free_axes(run: Run, example: Example) -> None:
-    """Drop the dynamic axes of the example that must have its size.
+    """Drop the dynamic axes of the example whose size the model fixes.
 
-    `run` is called at another size of the height, the width and the frames: an axis is fixed where it raises an error.
+    `run` is called with another height, another width and another number of frames. An axis is fixed if `run` raises an error.
     """
     for label, more in _FREE.items():
         places = [(name, axis) for name, axes in example.axes.items() for axis, each in axes.items() if each == label]
@@ -80,7 +77,7 @@ def _with(shape: Sequence[int], axis: int, size: int) -> list[int]:
 
 
 def same(first: Any, second: Any) -> bool:
-    """Whether two results have the same tensors, bit by bit."""
+    """Return whether two results have the same tensors, bit by bit."""
     pairs = zip(_tensors(first), _tensors(second), strict=True)
     return all(torch.equal(one, other) for one, other in pairs)
 

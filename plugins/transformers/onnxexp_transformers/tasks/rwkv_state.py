@@ -1,8 +1,8 @@
 """Export RWKV with its cache, the parameter `state`.
 
-No other architecture of transformers has one. It is a list of five tensors [batch, features, layers]. The first two are the token
-before, for the feed-forward and for the attention; the others are the numerator, the denominator and the largest exponent of the
-attention. Two things differ from transformers:
+No other architecture of transformers has such a parameter. It is a list of five tensors [batch, features, layers]. The first two
+are the token before, for the feed-forward and for the attention; the others are the numerator, the denominator and the largest
+exponent of the attention. Two things differ from transformers:
 
 - For one token of several texts transformers broadcasts the token before, [batch, features], over the texts: its logits are
   [batch, batch, vocabulary], and its state is wrong. Here the token before is [batch, 1, features], and each text is computed as
@@ -37,7 +37,7 @@ def rwkv_part(model: Any, batch: int, past: int, *, static: bool) -> Part:
     Args:
         model: The model.
         batch, past: The sizes of its example: texts, and tokens that they have so far.
-        static: Whether a static cache is asked for. Raises OptionError: the state never grows.
+        static: Whether a static cache is requested. Raises OptionError: the state never grows.
     """
     if static:
         raise OptionError(f"{type(model).__name__} has a state that never grows: give cache='past', and no max_length")

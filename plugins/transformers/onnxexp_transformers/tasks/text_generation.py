@@ -82,7 +82,7 @@ def parts(
 
 
 def _check_causal(model: Any) -> None:
-    """Raise OptionError for an encoder: its logits depend on later tokens.
+    """Raise OptionError for an encoder, whose logits depend on later tokens.
 
     Only models with `is_decoder=False` in their configuration are tried; most decoders have no such setting.
     """
@@ -97,7 +97,10 @@ def _check_causal(model: Any) -> None:
 
 
 def _tokens(model: Any, sizes: tuple[int, int, int], max_length: int | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the example's tokens and their dynamic axes; the first text is padded."""
+    """Return the example's tokens and their dynamic axes.
+
+    The first text is padded.
+    """
     batch, past, sequence = sizes
     ids = torch.arange(batch * sequence).reshape(batch, sequence) * 7 % model.config.get_text_config().vocab_size
     mask = torch.ones(batch, past + sequence, dtype=torch.int64)

@@ -1,7 +1,7 @@
-"""Texts that an encoder cuts into blocks are padded to whole blocks.
+"""Pad texts to whole blocks for an encoder that cuts them into blocks.
 
-Such an encoder branches in Python on whether a text fills its blocks, so that the graph would be right for those that do, or for
-those that do not. A text that is padded before it fills them always. Results of tokens that the mask leaves out may differ from
+Such an encoder branches in Python on whether a text fills its blocks, so that the graph would be right only for texts that do,
+or only for texts that do not. A padded text always fills its blocks. Results of tokens that the mask leaves out may differ from
 transformers': LongT5's depend on its padding.
 """
 
@@ -22,9 +22,9 @@ _SETTINGS = {"attention_window": 0, "block_size": 0, "local_radius": 1}
 
 
 def block_of(model: Any, inputs: Mapping[str, torch.Tensor]) -> int:
-    """Return the length of an encoder's blocks; 1 where padding is no cure.
+    """Return the length of an encoder's blocks, or 1 where padding is no cure.
 
-    Padding is one where the encoder computes the same with it, for the tokens that the mask leaves in. `inputs` are those of the
+    Padding is a cure if the encoder computes the same with it for the tokens that the mask leaves in. `inputs` are those of the
     encoder, with a mask.
     """
     names = [name for name in _SETTINGS if setting(model.config, name) is not None]
@@ -41,7 +41,7 @@ def block_of(model: Any, inputs: Mapping[str, torch.Tensor]) -> int:
 
 
 def run_on_blocks(model: Any, inputs: Mapping[str, Any], block: int) -> Any:
-    """Run the encoder on texts padded to whole blocks; cut its result to the texts."""
+    """Run the encoder on texts padded to whole blocks, and cut off the padding."""
     encoder = model.get_encoder()
     if block == 1:
         return encoder(**inputs, return_dict=True)

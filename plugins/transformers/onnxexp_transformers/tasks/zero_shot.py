@@ -1,6 +1,6 @@
 """Zero-shot classification of images: the similarity of each image and each text.
 
-The graph takes texts and images, as many of each as there are, and returns ``logits_per_image`` [images, texts], its transpose
+The graph takes any number of texts and of images, and returns ``logits_per_image`` [images, texts], its transpose
 ``logits_per_text``, and the embeddings of both.
 
 With `towers`, there are two graphs instead, for programs that compute the embeddings of many images once: "text" returns
@@ -50,7 +50,7 @@ def parts(model: Any, *, towers: bool = False, **sizes: int) -> Sequence[Part]:
 def _tower(name: str, model: Any, features: Callable[..., Any], whole: Part, expected: torch.Tensor) -> Part:
     """Return the part that computes the whole model's embeddings.
 
-    They are divided by their norm where the model does so.
+    The embeddings are divided by their norm if the model does so.
     """
     inputs = {key: value for key, value in whole.inputs.items() if key.startswith("pixel") == (name == "vision")}
     axes = {key: whole.dynamic_shapes[key] for key in inputs}

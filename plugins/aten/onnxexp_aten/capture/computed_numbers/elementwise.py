@@ -86,19 +86,19 @@ def float_power(input: Tensor, exponent: Number) -> Any:
 
 @table("dx", (torch, "trapezoid"), (torch, "trapz"))
 def trapezoid(y: Tensor, *, dx: Number = 1, dim: int = -1) -> Tensor:
-    """Integrate with unit steps, times the step."""
+    """Integrate with unit steps, and multiply by the step."""
     return torch.trapezoid(y, dim=dim) * dx
 
 
 @table("dx", (torch, "cumulative_trapezoid"))
 def cumulative_trapezoid(y: Tensor, *, dx: Number = 1, dim: int = -1) -> Tensor:
-    """Integrate with unit steps, times the step."""
+    """Integrate with unit steps, and multiply by the step."""
     return torch.cumulative_trapezoid(y, dim=dim) * dx
 
 
 @table("spacing", (torch, "gradient"))
 def gradient(input: Tensor, *, spacing: Number = 1, dim: Any = None, edge_order: int = 1) -> Any:
-    """Differentiate with unit steps, divided by the step."""
+    """Differentiate with unit steps, and divide by the step."""
     if isinstance(spacing, (list, tuple)):
         return NotImplemented
     dims = list(range(input.dim())) if dim is None else dim

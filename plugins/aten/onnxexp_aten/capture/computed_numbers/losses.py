@@ -59,7 +59,7 @@ def hinge_embedding_loss(
     reduce: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """Return distances of pairs with target 1; for -1, what they lack to the margin."""
+    """Return distances for target 1; for target -1, their shortfall to the margin."""
     lacking = torch.where(target == 1, 0, (margin - input).clamp_min(0))
     return _reduced(lacking + torch.where(target == -1, 0, input), reduction, size_average, reduce)
 
@@ -74,7 +74,7 @@ def cosine_embedding_loss(
     reduce: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """Penalize the angle of pairs with target 1; for -1, a cosine over the margin."""
+    """Penalize the angle for target 1, and a cosine above the margin for target -1."""
     cosine = cosine_similarity(input1, input2, -1, 1e-8)
     loss = torch.where(target == 1, 1 - cosine, 0) + torch.where(target == -1, (cosine - margin).clamp_min(0), 0)
     return _reduced(loss, reduction, size_average, reduce)
@@ -161,7 +161,7 @@ def _reduced(loss: Tensor, reduction: str, size_average: Any = None, reduce: Any
 
 
 def _kind(reduction: str, size_average: Any, reduce: Any) -> str:
-    """Return the reduction that torch's former options, if given, stand for."""
+    """Return the reduction for torch's former options, if they are given."""
     if size_average is None and reduce is None:
         return reduction
     if reduce is False:

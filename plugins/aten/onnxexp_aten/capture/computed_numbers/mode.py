@@ -40,7 +40,7 @@ class KeepComputedNumbers(TorchFunctionMode):
 
 
 def keep_traced_numbers() -> contextlib.AbstractContextManager[None]:
-    """Keep computed numbers in traces; other threads are not affected.
+    """Keep computed numbers in traces, without effect on other threads.
 
     A mode would give the tracer's warnings its own line in place of the user's.
     """
@@ -77,7 +77,7 @@ def _in_traces(original: Callable[..., Any], composition: Any) -> Callable[..., 
 def _compiler(originals: dict[int, Any]) -> Iterator[tuple[Any, str, Any]]:
     """Yield replacements that let TorchScript compile torch's own functions.
 
-    `originals` are those, by the id of what replaces each.
+    `originals` maps the id of each replacement to torch's function.
     """
 
     def of_original(read: Callable[..., Any]) -> Callable[..., Any]:

@@ -46,9 +46,9 @@ def interpolate(
 
 
 def _is_exact(factor: Number) -> bool:
-    """Whether a factor, a float32 at run time, is exactly that of eager.
+    """Return whether float32, the dtype at run time, represents a factor exactly.
 
-    Else the sizes, and the elements that are nearest, may be others.
+    Otherwise, the sizes and the nearest elements may differ from eager.
     """
     if not isinstance(factor, torch.SymFloat):
         return True
@@ -88,7 +88,7 @@ def _places(x: Tensor, length: Any) -> Tensor:
 
 
 def _at(x: Tensor, axis: int, places: Tensor) -> Tensor:
-    """Select elements; beyond the ends, the first or the last one."""
+    """Select elements, and the first or last one beyond the ends."""
     last = x.shape[axis] - 1
     return x.index_select(axis, places.to(torch.int64).clamp_min(0).clamp_max(last))
 

@@ -16,7 +16,7 @@ Number: TypeAlias = Any
 
 
 def is_computed(number: Any) -> bool:
-    """Whether a number, or one of a list, is computed in the capture."""
+    """Return whether a number, or one of a list, is computed in the capture."""
     if isinstance(number, (list, tuple)):
         return any(map(is_computed, number))
     if isinstance(number, torch.Tensor):
@@ -25,15 +25,16 @@ def is_computed(number: Any) -> bool:
 
 
 def as_tensor(number: Number, like: torch.Tensor) -> torch.Tensor:
-    """Return torch's symbolic number as a 0-d tensor, as another is."""
+    """Convert a number to a 0-d tensor with the dtype and device of another tensor."""
     return torch.scalar_tensor(number, dtype=like.dtype, device=like.device)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Composition:
-    """A function from operators that take computed numbers, with their names.
+    """A composition of operators that take computed numbers.
 
-    `places` are those of torch's function, as (owner, name), `tensors` whether it has an overload for 0-d tensors.
+    `places` are the places (owner, name) of torch's function, and `numbers` the parameters that may be computed. `tensors` is
+    whether torch's function has an overload for 0-d tensors.
     """
 
     places: tuple[tuple[Any, str], ...]
