@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-__all__ = ["Dim", "Graph", "Node", "ScalarType", "TensorType", "Type", "Value", "Where", "replace_values", "values_in"]
+__all__ = ["Dim", "Graph", "Node", "ScalarType", "TensorType", "Type", "Value", "SourceLocation", "replace_values", "values_in"]
 
 Dim: TypeAlias = int | str
 """A size: a number, or the name (or readable expression, as ``"2*batch + 1"``) of a symbolic one."""
@@ -47,7 +47,7 @@ Type: TypeAlias = TensorType | ScalarType
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Where:
+class SourceLocation:
     """The location of a node in the user's program. Each field may be empty (line 0).
 
     Attributes:
@@ -103,7 +103,7 @@ class Node:
     args: list[Any]
     outputs: list[Value]
     blocks: list[Graph] = dataclasses.field(default_factory=list)
-    where: Where = Where()
+    where: SourceLocation = SourceLocation()
 
     def inputs(self) -> list[Value]:
         """Return every value among the arguments, including those inside lists."""

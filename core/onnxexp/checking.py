@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from onnxexp._checking.comparison import Comparison, VerificationReport, compare, run_eager
     from onnxexp._checking.mismatch import find_mismatch
     from onnxexp._checking.mismatch_report import MismatchReport, NodeReport
-    from onnxexp._checking.model_diff import ModelDiff, ModuleDiff, diff_models
+    from onnxexp._checking.model_diff import ModelDiff, diff_models
     from onnxexp._lowering.output_check import output_mismatch
     from onnxexp._model.declared_sizes import size_at
     from onnxexp._model.onnxruntime_session import Session
@@ -21,7 +21,6 @@ __all__ = [
     "Comparison",
     "MismatchReport",
     "ModelDiff",
-    "ModuleDiff",
     "NodeOrigin",
     "NodeReport",
     "Session",
@@ -43,7 +42,7 @@ __getattr__, __dir__ = lazy_names(
         "_checking.comparison": "Comparison VerificationReport compare run_eager",
         "_checking.mismatch": "find_mismatch",
         "_checking.mismatch_report": "MismatchReport NodeReport",
-        "_checking.model_diff": "ModelDiff ModuleDiff diff_models",
+        "_checking.model_diff": "ModelDiff diff_models",
         "_lowering.output_check": "output_mismatch",
         "_model.declared_sizes": "size_at",
         "_model.onnxruntime_session": "Session",

@@ -8,12 +8,12 @@ from onnxexp._lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from onnxexp._cli.common_arguments import add_selection, selection
-    from onnxexp._cli.model_target import Target, load
+    from onnxexp._cli.model_target import Target, load_target
     from onnxexp._cli.plugin_scaffold import write_new
     from onnxexp._cli.text_or_json import Output, Progress
     from onnxexp._model.printable_text import one_line
     from onnxexp._request.untrusted_files import parse_json, parse_toml, read_json
-    from onnxexp._serialize.atomic_file import NewFile, checked_target, explained, new_file, write_file
+    from onnxexp._serialize.atomic_file import checked_target, file_errors, new_file, write_file
     from onnxexp._serialize.atomic_folder import MANIFEST, checked_folder, new_folder, written_files
     from onnxexp._serialize.hidden_folder import temporary_folder
     from onnxexp._serialize.model_reader import parse_model, read_model
@@ -21,15 +21,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MANIFEST",
-    "NewFile",
     "Output",
     "Progress",
     "Target",
     "add_selection",
     "checked_folder",
     "checked_target",
-    "explained",
-    "load",
+    "file_errors",
+    "load_target",
     "nearest",
     "new_file",
     "new_folder",
@@ -50,12 +49,12 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "_cli.common_arguments": "add_selection selection",
-        "_cli.model_target": "Target load",
+        "_cli.model_target": "Target load_target",
         "_cli.plugin_scaffold": "write_new",
         "_cli.text_or_json": "Output Progress",
         "_model.printable_text": "one_line",
         "_request.untrusted_files": "parse_json parse_toml read_json",
-        "_serialize.atomic_file": "NewFile checked_target explained new_file write_file",
+        "_serialize.atomic_file": "checked_target file_errors new_file write_file",
         "_serialize.atomic_folder": "MANIFEST checked_folder new_folder written_files",
         "_serialize.hidden_folder": "temporary_folder",
         "_serialize.model_reader": "parse_model read_model",

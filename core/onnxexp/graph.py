@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from onnxexp._lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from onnxexp._neutral_graph import Dim, Graph, Node, ScalarType, TensorType, Type, Value, Where, values_in
+    from onnxexp._neutral_graph import Dim, Graph, Node, ScalarType, SourceLocation, TensorType, Type, Value, values_in
 
 __all__ = [
     "Dim",
@@ -17,13 +17,13 @@ __all__ = [
     "TensorType",
     "Type",
     "Value",
-    "Where",
+    "SourceLocation",
     "values_in",
 ]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "_neutral_graph": "Dim Graph Node ScalarType TensorType Type Value Where values_in",
+        "_neutral_graph": "Dim Graph Node ScalarType TensorType Type Value SourceLocation values_in",
     },
 )

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from onnxexp._lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from onnxexp._builder.dtypes import from_onnx, of_python, to_onnx
-    from onnxexp._builder.onnxscript_functions import definitions
+    from onnxexp._builder.dtypes import dtype_of_number, onnx_dtype, torch_dtype
+    from onnxexp._builder.onnxscript_functions import onnxscript_functions
     from onnxexp._builder.torch_tensor_data import TorchTensor
     from onnxexp._passes.rewriter import RewritePass, Rewriter, Rule, Unfit, constant_ints, dims
     from onnxexp._request.unique_names import UniqueNames, unused_name
@@ -22,18 +22,18 @@ __all__ = [
     "RewritePass",
     "TorchTensor",
     "UniqueNames",
-    "definitions",
-    "from_onnx",
-    "of_python",
-    "to_onnx",
+    "onnxscript_functions",
+    "torch_dtype",
+    "dtype_of_number",
+    "onnx_dtype",
     "unused_name",
 ]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "_builder.dtypes": "from_onnx of_python to_onnx",
-        "_builder.onnxscript_functions": "definitions",
+        "_builder.dtypes": "torch_dtype dtype_of_number onnx_dtype",
+        "_builder.onnxscript_functions": "onnxscript_functions",
         "_builder.torch_tensor_data": "TorchTensor",
         "_passes.rewriter": "RewritePass Rewriter Rule Unfit constant_ints dims",
         "_request.unique_names": "UniqueNames unused_name",

@@ -12,7 +12,7 @@ import torch
 
 import onnxexp
 from onnxexp._checking.onnx_slices import SlicedRun
-from onnxexp._neutral_graph import Where
+from onnxexp._neutral_graph import SourceLocation
 from tests.checking import networks
 from tests.checking.test_planted_faults import gelu_by_tanh, half_sigmoid
 
@@ -119,7 +119,7 @@ def test_names_in_the_script_of_a_fault_are_no_code(tmp_path: Path) -> None:
     report = program.find_mismatch()
     assert report.first is not None
     text, node = "x\nprint('ran')\rprint('ran')\0", report.first.node
-    node.where = Where(scope=text, module=text, file=text, line=1, code=text)
+    node.where = SourceLocation(scope=text, module=text, file=text, line=1, code=text)
     node.args[0].name = node.outputs[0].name = text
     (tmp_path / "file").write_text("")
     with pytest.raises(onnxexp.SerializeError, match="cannot write .*file.*Choose another place"):

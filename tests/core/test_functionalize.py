@@ -14,8 +14,8 @@ from torch.utils import _pytree as pytree
 
 from onnxexp._errors import CaptureError
 from onnxexp._functionalize import functionalize
-from onnxexp._functionalize.mutation import facts
-from onnxexp._neutral_graph import Graph, Node, TensorType, Value, Where
+from onnxexp._functionalize.mutation import mutation_info
+from onnxexp._neutral_graph import Graph, Node, SourceLocation, TensorType, Value
 from tests.core.interpreter import capture, check_types, run
 from tests.core.views import CASES
 from tests.core.writes import Fn, x34
@@ -35,7 +35,7 @@ def check(model: nn.Module, *runs: tuple[Any, ...], dynamic: Any = None) -> tupl
     model.eval()
     graph = capture(copy.deepcopy(model), copy.deepcopy(runs[0]), dynamic)
     written = functionalize(graph)
-    assert [node for node in graph.walk() if facts(node.op).written] == []
+    assert [node for node in graph.walk() if mutation_info(node.op).written] == []
     for inputs in runs:
         expected = pytree.tree_leaves(copy.deepcopy(model)(*copy.deepcopy(inputs)))
         given = copy.deepcopy(inputs)
@@ -196,7 +196,7 @@ def test_relus_add_nothing() -> None:
 
 def test_where_stays() -> None:
     graph = capture(Lambda(CASES["set_number"][0]), (x34(),))
-    lines = {node.where.line for node in graph.nodes if facts(node.op).written}
+    lines = {node.where.line for node in graph.nodes if mutation_info(node.op).written}
     functionalize(graph)
     assert {node.where.line for node in graph.nodes if "scatter" in node.op} == lines
     assert all(node.where.line for node in graph.nodes)
@@ -251,7 +251,9 @@ def test_custom_operators() -> None:
         assert [node.op for node in graph.nodes] == ["onnxexp_functionalize::twice", "aten::neg"]
         torch.testing.assert_close(run(graph, [torch.ones(3)]), [torch.full((3,), -2.0)])
 
-        graph = Graph([x], [x], [Node("onnxexp_functionalize::lonely", [x, 1.0], [], where=Where(file="model.py", line=7))])
+        graph = Graph(
+            [x], [x], [Node("onnxexp_functionalize::lonely", [x, 1.0], [], where=SourceLocation(file="model.py", line=7))]
+        )
         with pytest.raises(
             CaptureError, match=r'lonely writes .* at File "model.py", line 7; cure: define an operator .*::lonely_functional'
         ):

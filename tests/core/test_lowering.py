@@ -13,7 +13,7 @@ from onnxexp import Builder, LoweringError, OpsetError, SymbolicTable, Tensor, U
 from onnxexp._builder.builder import state_of
 from onnxexp._lowering.control_flow import LOWERINGS
 from onnxexp._lowering.lowering import Lowering
-from onnxexp._neutral_graph import Graph, Node, ScalarType, TensorType, Value, Where
+from onnxexp._neutral_graph import Graph, Node, ScalarType, SourceLocation, TensorType, Value
 from onnxexp._plugins.loading import Plugins
 from onnxexp._plugins.plugin import Plugin
 from tests.core.tiny import export
@@ -309,7 +309,9 @@ def value(name: str, type_: Any = FLOATS) -> Value:
 
 def test_a_graph_by_hand() -> None:
     x, y, weight = value("x"), value("y"), value("weight")
-    graph = Graph([x], [y, 3, None], [Node("mine::add", [x, [weight, 1]], [y], where=Where(file="m.py", line=3))], {weight: X})
+    graph = Graph(
+        [x], [y, 3, None], [Node("mine::add", [x, [weight, 1]], [y], where=SourceLocation(file="m.py", line=3))], {weight: X}
+    )
     table = SymbolicTable("mine")
     table("add")(lambda op, a, others: op.Add(op.Add(a, others[0]), others[1]))
     op = Builder(20)

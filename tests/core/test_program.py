@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp._builder.dtypes import to_onnx
+from onnxexp._builder.dtypes import onnx_dtype
 from onnxexp._errors import OnnxExporterError
 from onnxexp._model import onnxruntime_session
 from onnxexp._model.onnxruntime_session import Session
@@ -182,7 +182,7 @@ def test_every_dtype_and_odd_shapes(name: str) -> None:
     dtype = getattr(torch, name)
     graph = model("g (float x) => (float y) { y = Identity(x) }")
     for value in (*graph.graph.inputs, *graph.graph.outputs):
-        value.type, value.shape = ir.TensorType(to_onnx(dtype)), None
+        value.type, value.shape = ir.TensorType(onnx_dtype(dtype)), None
     session = Session(graph)
     for tensor in (torch.tensor(1), torch.zeros(0, 3), torch.arange(6).reshape(2, 3).t(), torch.arange(8)[::2]):
         tensor = tensor.to(dtype)

@@ -15,13 +15,13 @@ import pytest
 import torch
 from onnx import numpy_helper
 
-from onnxexp._builder.dtypes import from_onnx, to_onnx
+from onnxexp._builder.dtypes import onnx_dtype, torch_dtype
 from onnxexp._builder.torch_tensor_data import TorchTensor
 from onnxexp._errors import OptionError, SerializeError
 from onnxexp._serialize import WriteOptions, save, to_proto
 from tests.core.tensor_models import EXTERNAL, mixed, model_of, noise, raw, values
 
-DTYPES = [from_onnx(data_type) for data_type in sorted(ir.DataType) if data_type.name not in {"UNDEFINED", "STRING"}
+DTYPES = [torch_dtype(data_type) for data_type in sorted(ir.DataType) if data_type.name not in {"UNDEFINED", "STRING"}
           and data_type.bitwidth >= 8 and data_type in onnx.TensorProto.DataType.values()]  # fmt: skip
 RUNTIME = {"float32", "float64", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"}
 
@@ -42,7 +42,7 @@ def test_every_dtype_comes_back_bit_by_bit(dtype: torch.dtype, tmp_path: Path) -
         onnx.checker.check_model(path)
         for tensor_proto in proto.graph.initializer:
             tensor = tensors[tensor_proto.name]
-            assert tensor_proto.data_type == to_onnx(dtype)
+            assert tensor_proto.data_type == onnx_dtype(dtype)
             assert tuple(tensor_proto.dims) == tuple(tensor.shape)
             if dtype != torch.bfloat16 or onnx.defs.onnx_opset_version() > 23:  # onnx 1.17 and 1.18 read it as float32
                 assert numpy_helper.to_array(tensor_proto).tobytes() == raw(tensor)

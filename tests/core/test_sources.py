@@ -16,7 +16,7 @@ from torch.fx.proxy import TracerBase
 
 from onnxexp._capture.source_lines import metadata_location, only_raises_or_warns, record_user_lines
 from onnxexp._capture.torch_state import torch_mode
-from onnxexp._neutral_graph import Graph, Where
+from onnxexp._neutral_graph import Graph, SourceLocation
 from onnxexp._request.dynamic_shapes import read_dynamic
 from onnxexp._request.module_and_forward import as_module
 from onnxexp._request.training_mode import TrainingMode
@@ -75,7 +75,7 @@ def graph_of(model: Any, *args: Any, strict: bool = False, names: Any = None) ->
         return frontend.from_exported(frontend._export(module, args or (X,), {}, spec, True), spec).graph
 
 
-def places(graph: Graph) -> dict[str, Where]:
+def places(graph: Graph) -> dict[str, SourceLocation]:
     """Return the place of the last node of each operator."""
     return {node.op.partition(".")[0].removeprefix("aten::"): node.where for node in graph.walk()}
 
@@ -138,7 +138,7 @@ def plain(x: torch.Tensor) -> torch.Tensor:
 @STRATEGIES
 def test_functions(strict: bool) -> None:
     found = places(graph_of(plain, strict=strict))
-    assert found["mul"] == Where("", "", HERE, line(plain, "# of the function"), "y = x * 2  # of the function")
+    assert found["mul"] == SourceLocation("", "", HERE, line(plain, "# of the function"), "y = x * 2  # of the function")
     assert found["tanh"].line == line(helper, "# helper")
 
 
@@ -182,7 +182,7 @@ def test_models_of_torch_alone(strict: bool) -> None:
     assert found["linear"].scope == "0"
     assert found["softplus"].scope == "1"
     assert Path(found["linear"].file).name == ("" if strict else "linear.py")
-    assert places(graph_of(torch.relu, names=[[{0: "batch"}]]))["relu"] == Where()
+    assert places(graph_of(torch.relu, names=[[{0: "batch"}]]))["relu"] == SourceLocation()
 
 
 def test_given_programs() -> None:
@@ -251,7 +251,7 @@ def test_paths(path: str) -> None:
         == "layer.0"
     )
     assert metadata_location({"nn_module_stack": {"a": ("", Model)}}).module == "Model"
-    assert metadata_location({"nn_module_stack": {"_empty_nn_module_stack_from_metadata_hook": ("", "")}}) == Where()
+    assert metadata_location({"nn_module_stack": {"_empty_nn_module_stack_from_metadata_hook": ("", "")}}) == SourceLocation()
 
 
 def test_conditions_that_only_raise_or_warn(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import onnxexp
-from onnxexp._builder.dtypes import from_onnx
+from onnxexp._builder.dtypes import torch_dtype
 from onnxexp_quantized import Quantized
 
 
@@ -42,7 +42,7 @@ def test_a_model_of_its_own_is_computed_with_floats(model: nn.Module) -> None:
     """ONNX Runtime rounds the activations where it finds a DequantizeLinear."""
     program = export(model)
     assert "DequantizeLinear" not in {node.op_type for node in program.model.graph}
-    assert torch.int8 in {from_onnx(each.dtype) for each in program.model.graph.initializers.values()}
+    assert torch.int8 in {torch_dtype(each.dtype) for each in program.model.graph.initializers.values()}
     for batch in (1, 3, 7):
         x = torch.randn(batch, 16)
         expected = model(x)

@@ -9,7 +9,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from onnxexp._builder.dtypes import to_onnx
+from onnxexp._builder.dtypes import onnx_dtype
 from onnxexp._builder.onnx_schemas import Operator
 from onnxexp._builder.tensor import Tensor
 from onnxexp._builder.torch_tensor_data import TorchTensor
@@ -23,7 +23,7 @@ def _plain(value: Any) -> Any:
         assert value.const is not None
         return value.const.tolist()
     if isinstance(value, torch.dtype):
-        return int(to_onnx(value))
+        return int(onnx_dtype(value))
     if isinstance(value, (list, tuple)):
         return [_plain(element) for element in value]
     return value

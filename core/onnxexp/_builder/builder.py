@@ -20,7 +20,7 @@ from onnxexp._builder import constant_folding, inference, op_call, operands
 from onnxexp._builder.dtypes import type_string
 from onnxexp._builder.graph_state import GraphState, Provenance
 from onnxexp._builder.onnx_schemas import history, operator
-from onnxexp._builder.onnxscript_functions import definitions
+from onnxexp._builder.onnxscript_functions import onnxscript_functions
 from onnxexp._builder.producer import Producer, find_producer
 from onnxexp._builder.subgraphs import ControlFlow
 from onnxexp._builder.symbolic_sizes import compute_size
@@ -239,7 +239,7 @@ class Builder(ControlFlow):
         The functions that it calls are added too. Raises OpsetError where it is written for another opset, at which its operators
         mean something else.
         """
-        found = definitions(function, self.opset, self.custom_opsets)
+        found = onnxscript_functions(function, self.opset, self.custom_opsets)
         definition = found[0]
         for each in found:
             self._state.functions[each.identifier()] = each

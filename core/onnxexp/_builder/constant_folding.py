@@ -21,7 +21,7 @@ import onnx_ir as ir
 import torch
 from onnx.reference.ops import load_op
 
-from onnxexp._builder.dtypes import from_onnx
+from onnxexp._builder.dtypes import torch_dtype
 from onnxexp._builder.onnx_schemas import Operator
 from onnxexp._builder.torch_tensor_data import has_data
 
@@ -170,7 +170,7 @@ def _cast(inputs: list[Any], attributes: dict[str, Any]) -> torch.Tensor | None:
     tensor, to = inputs[0], attributes["to"]
     if to == ir.DataType.STRING:
         return None
-    dtype = from_onnx(to)
+    dtype = torch_dtype(to)
     if dtype.itemsize > tensor.dtype.itemsize and tensor.numel() > SMALL:
         return None
     if any(each.is_floating_point and each.itemsize == 1 for each in (dtype, tensor.dtype)):

@@ -8,13 +8,13 @@ import functools
 import onnx_ir as ir
 import torch
 
-__all__ = ["from_onnx", "of_python", "to_onnx", "type_string", "type_text"]
+__all__ = ["torch_dtype", "dtype_of_number", "onnx_dtype", "type_string", "type_text"]
 
 _STRINGS = {"FLOAT": "float", "DOUBLE": "double"}
 
 
 @functools.lru_cache(maxsize=None)
-def to_onnx(dtype: torch.dtype) -> ir.DataType:
+def onnx_dtype(dtype: torch.dtype) -> ir.DataType:
     """The ONNX element type of a torch dtype. Raises TypeError if quantized or packed."""
     with contextlib.suppress(TypeError):
         found = ir.tensor_adapters.from_torch_dtype(dtype)
@@ -24,7 +24,7 @@ def to_onnx(dtype: torch.dtype) -> ir.DataType:
 
 
 @functools.lru_cache(maxsize=None)
-def from_onnx(data_type: ir.DataType | int) -> torch.dtype:
+def torch_dtype(data_type: ir.DataType | int) -> torch.dtype:
     """The torch dtype of an ONNX type. Raises TypeError for strings and packed types."""
     onnx_type = ir.DataType(data_type)
     with contextlib.suppress(TypeError):
@@ -36,7 +36,7 @@ def from_onnx(data_type: ir.DataType | int) -> torch.dtype:
 @functools.lru_cache(maxsize=None)
 def type_string(dtype: torch.dtype) -> str:
     """A dtype as operator schemas write it: ``tensor(float)``."""
-    return type_text(ir.TensorType(to_onnx(dtype)))
+    return type_text(ir.TensorType(onnx_dtype(dtype)))
 
 
 def type_text(type_: ir.TypeProtocol) -> str:
@@ -49,7 +49,7 @@ def type_text(type_: ir.TypeProtocol) -> str:
     return f"tensor({_STRINGS.get(name, name.lower())})"
 
 
-def of_python(value: bool | int | float | complex) -> torch.dtype:
+def dtype_of_number(value: bool | int | float | complex) -> torch.dtype:
     """torch's default dtype for a Python number: bool, int64, float32 or complex64."""
     if isinstance(value, bool):
         return torch.bool

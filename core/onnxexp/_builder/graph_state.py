@@ -12,7 +12,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from onnxexp._builder.dtypes import of_python, to_onnx
+from onnxexp._builder.dtypes import dtype_of_number, onnx_dtype
 from onnxexp._builder.tensor import Tensor
 from onnxexp._builder.torch_tensor_data import TorchTensor
 from onnxexp._neutral_graph import Node, ScalarType, Type
@@ -155,7 +155,7 @@ class GraphState:
 
     def deferred(self, compute: Callable[[], torch.Tensor], like: torch.Tensor, name: str | None) -> Tensor:
         """An initializer of `like`'s dtype and shape, computed whenever it is written."""
-        named, dtype, shape = self._name_of_constant(name), to_onnx(like.dtype), ir.Shape(like.shape)
+        named, dtype, shape = self._name_of_constant(name), onnx_dtype(like.dtype), ir.Shape(like.shape)
         contents = ir.LazyTensor(lambda: TorchTensor(compute(), named), dtype=dtype, shape=shape, name=named)
         value = self.initializers["deferred", named] = ir.val(named, const_value=contents)
         self.tensors[value] = self._make_tensor(value, like.dtype, tuple(like.shape))
@@ -177,7 +177,7 @@ class GraphState:
     def placeholder(self, name: str, type_: Type, dtype: torch.dtype | None = None) -> Tensor:
         """A tensor of a known type that no node makes."""
         if dtype is None and isinstance(type_, ScalarType):
-            dtype = of_python(type_.kind())
+            dtype = dtype_of_number(type_.kind())
         value = ir.Value(name=name)
         self.tensors[value] = tensor = self._make_tensor(value, dtype)
         tensor.stamp(type_)
@@ -206,7 +206,7 @@ def write_type(tensor: Tensor) -> None:
     """Write a tensor's known dtype and shape to its onnx-ir value, see `merge_types`."""
     value, dtype, shape = tensor.value, tensor.known_dtype, tensor.known_shape
     if value.type is None and dtype is not None:
-        value.type = ir.TensorType(to_onnx(dtype))
+        value.type = ir.TensorType(onnx_dtype(dtype))
     if value.shape is None and shape is not None:
         unknown = [isinstance(size, str) and size.startswith(UNKNOWN_DIM) for size in shape]
         value.shape = ir.Shape(None if hidden else size for hidden, size in zip(unknown, shape, strict=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 import onnx_ir as ir
 
-from onnxexp._builder.dtypes import from_onnx, to_onnx
+from onnxexp._builder.dtypes import onnx_dtype, torch_dtype
 from onnxexp._builder.graph_state import GraphState
 from onnxexp._builder.onnx_schemas import operator
 from onnxexp._builder.tensor import Tensor
@@ -109,7 +109,7 @@ def _describe(
         types[name] = onnx.helper.make_tensor_type_proto(dtype, shape)
         return
     if (tensor := state.tensors.get(value)) is not None and tensor.known_dtype is not None:
-        types[name] = onnx.helper.make_tensor_type_proto(int(to_onnx(tensor.known_dtype)), tensor.known_shape)
+        types[name] = onnx.helper.make_tensor_type_proto(int(onnx_dtype(tensor.known_dtype)), tensor.known_shape)
     elif value.type is not None:
         types[name] = ir.serde.serialize_type(value.type)
         if tensor is not None and tensor.known_shape is not None:
@@ -121,7 +121,7 @@ def _take(state: GraphState, tensor: Tensor, found: onnx.TypeProto) -> None:
     if found.tensor_type.elem_type in (onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING):
         tensor.value.type = ir.serde.deserialize_type_proto_for_type(found)  # a sequence or strings: no torch dtype
     elif tensor.known_dtype is None:
-        dtype = from_onnx(found.tensor_type.elem_type)
+        dtype = torch_dtype(found.tensor_type.elem_type)
     sizes = None
     if tensor.known_shape is None and found.tensor_type.HasField("shape"):
         dims = found.tensor_type.shape.dim

@@ -9,7 +9,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from onnxexp._builder.dtypes import from_onnx, of_python, type_string, type_text
+from onnxexp._builder.dtypes import dtype_of_number, torch_dtype, type_string, type_text
 from onnxexp._builder.onnx_schemas import Formal, Operator
 from onnxexp._builder.tensor import STAMP_HINT, GraphBuilder, Tensor
 from onnxexp._builder.torch_tensor_data import TorchTensor
@@ -91,7 +91,7 @@ def _default(formal: Formal, arg: Any) -> torch.dtype | None:
         arg = arg[0]
     if isinstance(arg, torch.Tensor):
         return arg.dtype
-    own = torch.int64 if isinstance(arg, (Tensor, list, tuple)) else of_python(arg)
+    own = torch.int64 if isinstance(arg, (Tensor, list, tuple)) else dtype_of_number(arg)
     return next((dtype for dtype in (own, *_FALLBACKS) if type_string(dtype) in formal.types), None)
 
 
@@ -118,7 +118,7 @@ def constant(op: GraphBuilder, value: Any, dtype: torch.dtype | None) -> Tensor:
     if dtype is None:
         dtype = torch.int64 if isinstance(value, (list, tuple)) and not value else None
         if isinstance(value, (bool, int, float)):
-            dtype = of_python(value)
+            dtype = dtype_of_number(value)
     made = torch.tensor(value, dtype=dtype)
     return op.wrap_constant(made.float() if dtype is None and made.dtype == torch.float64 else made)
 
@@ -161,7 +161,7 @@ def _dtype_from_attribute(attributes: dict[str, ir.Attr]) -> torch.dtype | None:
     """The first output's dtype from an attribute: a dtype or a constant's contents."""
     for name in ("to", "dtype", "output_dtype", "output_datatype"):
         if name in attributes:
-            return from_onnx(attributes[name].value)
+            return torch_dtype(attributes[name].value)
     value = attributes["value"].value if "value" in attributes else None
     return value.torch.dtype if isinstance(value, TorchTensor) else None
 
@@ -169,7 +169,7 @@ def _dtype_from_attribute(attributes: dict[str, ir.Attr]) -> torch.dtype | None:
 def _default_dtype(spec: Operator) -> torch.dtype | None:
     """The default of the operator's attribute `dtype`."""
     attribute = spec.attributes.get("dtype")
-    return from_onnx(attribute.default) if attribute is not None and attribute.default else None
+    return torch_dtype(attribute.default) if attribute is not None and attribute.default else None
 
 
 _ONLY = {"tensor(int64)": torch.int64, "tensor(bool)": torch.bool, "tensor(float)": torch.float32, "tensor(uint8)": torch.uint8}

@@ -10,7 +10,7 @@ import torch
 
 from onnxexp._builder import operands
 from onnxexp._builder.attributes import encode
-from onnxexp._builder.dtypes import from_onnx
+from onnxexp._builder.dtypes import torch_dtype
 from onnxexp._builder.graph_state import GraphState, Scope, write_type
 from onnxexp._builder.onnx_schemas import operator
 from onnxexp._builder.op_call import check_graph_types
@@ -139,7 +139,7 @@ class ControlFlow(GraphBuilder):
     def _identity(self, tensor: Tensor) -> Tensor:
         if self.opset >= _IDENTITY_OF_SEQUENCES or not isinstance(tensor.value.type, ir.SequenceType):
             return self._state.copy(tensor)
-        element = self.constant(torch.zeros((), dtype=from_onnx(tensor.value.type.elem_type.dtype)))
+        element = self.constant(torch.zeros((), dtype=torch_dtype(tensor.value.type.elem_type.dtype)))
         longer = self.SequenceInsert(tensor, element, self.constant(0, torch.int64))
         same: Tensor = self.SequenceErase(longer, self.constant(0, torch.int64))
         self.infer(same)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 import torch
 
-from onnxexp._builder.dtypes import to_onnx
+from onnxexp._builder.dtypes import onnx_dtype
 from onnxexp._errors import SerializeError
 
 __all__ = ["BinaryWriter", "TorchTensor", "Transposer", "has_data"]
@@ -44,7 +44,7 @@ class TorchTensor(ir.tensor_adapters.TorchTensor):
             raise SerializeError(
                 f"ONNX initializers are dense, this tensor has the layout {tensor.layout}: call .to_dense() on it"
             )
-        to_onnx(tensor.dtype)
+        onnx_dtype(tensor.dtype)
         super().__init__(tensor, name, doc_string)
 
     @property

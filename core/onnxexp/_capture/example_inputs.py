@@ -26,8 +26,8 @@ from onnxexp._request.dynamic_shapes import DynamicSpec
 from onnxexp._request.tensor_list import TensorList
 
 __all__ = [
-    "adapted_inputs", "axis_groups", "bounds", "derivation", "describe_enlargement", "enlarge", "enlargement_note", "grow",
-    "other_examples", "with_sizes",
+    "adapted_inputs", "axis_groups", "bounds", "derived_dim", "describe_enlargement", "enlarge", "enlargement_note",
+    "other_examples", "resize_example", "with_sizes",
 ]  # fmt: skip
 
 
@@ -76,7 +76,7 @@ def enlarge(args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -
     new = []
     for tensor, sizes in zip(flat, _sizes(flat, spec), strict=True):
         for axis, size in sizes.items():
-            tensor = grow(tensor, axis, size)
+            tensor = resize_example(tensor, axis, size)
         if isinstance(tensor, torch.Tensor) and id(tensor) in seen:
             tensor = _alias(tensor)
         seen.add(id(tensor))
@@ -105,7 +105,7 @@ def enlargement_note(changes: Sequence[str]) -> str:
     )
 
 
-def derivation(dim: Any) -> tuple[str, Callable[[int], int]] | None:
+def derived_dim(dim: Any) -> tuple[str, Callable[[int], int]] | None:
     """Return a Dim's root and its function of the root; None for a hint."""
     if not isinstance(dim, Dim):
         return None
@@ -122,13 +122,13 @@ def other_examples(
     for rule in (lambda place, size: 1, lambda place, size: 2 * place + 3, lambda place, size: 2 * size):
         changed, texts = list(flat), []
         for place, index, axis, request in axes:
-            tensor, (_, function) = changed[index], derivation(request.dim) or ("", int)
+            tensor, (_, function) = changed[index], derived_dim(request.dim) or ("", int)
             low, high = bounds(request.dim)
             present = (tensor.shape[axis] - function(0)) // (function(1) - function(0))
             size = max(rule(place, present), low)
             size += 2 if size == present and size > 1 else 0  # a size that the export did not see
             size = function(size if high is None else min(size, high))
-            changed[index] = grow(tensor, axis, size) if tensor.shape[axis] else tensor
+            changed[index] = resize_example(tensor, axis, size) if tensor.shape[axis] else tensor
             texts.append(f"axis {axis} of {spec.leaves[index].name} is {size}")
         for index, leaf in enumerate(changed):
             if isinstance(leaf, TensorList):
@@ -146,7 +146,7 @@ def _sizes(flat: Sequence[Any], spec: DynamicSpec) -> list[dict[int, int]]:
     for key, members in groups.items():
         present = [flat[index].shape[axis] for index, axis, _ in members]
         if key[0] == "dim":
-            functions = [derived[1] for _, _, request in members if (derived := derivation(request.dim))]
+            functions = [derived[1] for _, _, request in members if (derived := derived_dim(request.dim))]
             root = _root(functions, present, [bounds(request.dim) for _, _, request in members])
             for (index, axis, _), size, function in zip(members, present, functions, strict=True):
                 if root is not None and function(root) != size:
@@ -168,7 +168,7 @@ def axis_groups(spec: DynamicSpec) -> dict[tuple[Any, ...], list[tuple[int, int,
     for index, axes in enumerate(spec.axes):
         for axis, request in axes.items():
             if request.required:
-                derived = derivation(request.dim)
+                derived = derived_dim(request.dim)
                 key = ("dim", derived[0]) if derived else ("name", request.name, None) if request.name else ("axis", index, axis)
                 groups.setdefault(key, []).append((index, axis, request))
     return groups
@@ -217,10 +217,10 @@ def _least(function: Callable[[int], int], size: int) -> int:
     return -((function(0) - size) // (function(1) - function(0)))
 
 
-def grow(tensor: Any, axis: int, size: int) -> Any:
+def resize_example(tensor: Any, axis: int, size: int) -> Any:
     """Repeat or cut a tensor, or each of a list; fill an empty one with zeros."""
     if isinstance(tensor, TensorList):
-        return TensorList(grow(element, axis, size) for element in tensor)
+        return TensorList(resize_example(element, axis, size) for element in tensor)
     with torch.no_grad():
         if tensor.shape[axis] == 0:
             result = tensor.new_zeros([*tensor.shape[:axis], size, *tensor.shape[axis + 1 :]])
@@ -236,7 +236,7 @@ def with_sizes(
     flat, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
     for (index, axis), size in sizes.items():
         if flat[index].shape[axis] != size:
-            flat[index] = grow(flat[index], axis, size)
+            flat[index] = resize_example(flat[index], axis, size)
     return pytree.tree_unflatten(flat, structure)  # type: ignore[no-any-return]
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp._capture.model_tensors import call_unharmed
+from onnxexp._capture.model_tensors import call_preserved
 from onnxexp._capture.source_lines import code_line
-from onnxexp._neutral_graph import Where
+from onnxexp._neutral_graph import SourceLocation
 from onnxexp._user_warnings import warn
 
 __all__ = ["warn_of_kept_tensors"]
@@ -63,7 +63,7 @@ def _read_first(model: torch.nn.Module, names: set[str], args: Sequence[Any], kw
     try:
         for owner, own_class in owners.items():
             owner.__class__ = _watched(own_class, watched[owner], first)
-        call_unharmed(model, *arguments)
+        call_preserved(model, *arguments)
     except Exception:  # noqa: BLE001 - a model on the meta device may raise anything; each name may be kept then
         return names
     finally:
@@ -115,7 +115,7 @@ def _is_of(own: Collection[int], value: Any) -> bool:
     return bool(tensors) and all(id(tensor) in own for tensor in tensors)
 
 
-def _line(model: torch.nn.Module, name: str) -> Where:
+def _line(model: torch.nn.Module, name: str) -> SourceLocation:
     """Return the line that changes ``self.block.state``, first in the forward."""
     module, attribute = _owner(model, name)
     owner = type(module)
@@ -123,8 +123,8 @@ def _line(model: torch.nn.Module, name: str) -> Where:
         try:
             lines, start = inspect.getsourcelines(source)
         except OSError:  # a class made by exec has no source
-            return Where(scope="forward", module=owner.__name__)
+            return SourceLocation(scope="forward", module=owner.__name__)
         changes = [line for line, text in enumerate(lines) if re.search(rf"\.{attribute}\b.*((?<![=!<>])=(?!=)|\.\w+\()", text)]
         if changes:
             return code_line(inspect.getsourcefile(source) or "", start + changes[-1])
-    return Where(scope="forward", module=owner.__name__)  # written elsewhere, by a hook
+    return SourceLocation(scope="forward", module=owner.__name__)  # written elsewhere, by a hook

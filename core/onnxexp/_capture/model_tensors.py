@@ -21,7 +21,7 @@ from onnxexp._request.export_context import ExportContext
 from onnxexp._request.training_mode import TrainingMode
 from onnxexp._torch_compat import ScriptModule
 
-__all__ = ["call_unharmed", "restored_state", "run_original", "unharmed"]
+__all__ = ["call_preserved", "restored_state", "run_original", "preserved_model"]
 
 
 _ATOMS = frozenset([torch.nn.Parameter, bool, int, float, str, type(None)])
@@ -150,7 +150,7 @@ def _scripted_attributes(module: Any) -> Iterator[tuple[Any, str, Any]]:
 
 
 @contextlib.contextmanager
-def unharmed(model: torch.nn.Module, mode: TrainingMode = TrainingMode.PRESERVE) -> Iterator[torch.nn.Module]:
+def preserved_model(model: torch.nn.Module, mode: TrainingMode = TrainingMode.PRESERVE) -> Iterator[torch.nn.Module]:
     """Yield a model to run in place of another, which stays as it is.
 
     It is a copy, whose parameters and buffers are empty at the end, or the model itself where that cannot be copied; the changes
@@ -165,11 +165,11 @@ def unharmed(model: torch.nn.Module, mode: TrainingMode = TrainingMode.PRESERVE)
         yield private
 
 
-def call_unharmed(
+def call_preserved(
     module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], mode: TrainingMode = TrainingMode.PRESERVE
 ) -> Any:
     """Call a module, and leave it as it was."""
-    with unharmed(module, mode) as private:  # results may share memory with the state
+    with preserved_model(module, mode) as private:  # results may share memory with the state
         return pytree.tree_map_only(torch.Tensor, torch.clone, private(*args, **kwargs))
 
 
@@ -177,4 +177,4 @@ def run_original(call: ExampleCall, context: ExportContext, /, *args: Any, **kwa
     """Run the original model in the mode of the export, to compare a program with it."""
     mode = TrainingMode.PRESERVE if isinstance(call.model, ExportedProgram) else context.options.training
     with with_weights(private_model(call.module), call.weights) as private:
-        return pytree.tree_map_only(torch.Tensor, context.dense, call_unharmed(private, args, kwargs, mode))
+        return pytree.tree_map_only(torch.Tensor, context.dense, call_preserved(private, args, kwargs, mode))

@@ -13,10 +13,11 @@ from typing import Any
 import torch
 from torch import _refs
 from torch._prims_common import is_contiguous_or_false, make_contiguous_strides_for
+from torch._subclasses.fake_tensor import FakeTensorMode
 
-from onnxexp._capture.torch_state import is_exporting, replace_attributes
+from onnxexp._capture.torch_state import is_exporting, replace_attributes, silence_torch_loggers, silence_warnings
 
-__all__ = ["exact_reshape_sizes"]
+__all__ = ["exact_reshape_sizes", "fake_kernels"]
 
 
 @contextlib.contextmanager
@@ -36,4 +37,15 @@ def exact_reshape_sizes() -> Iterator[None]:
         return torch.as_strided(result, shape, result.stride())
 
     with replace_attributes(((_refs, "_reshape_view_helper_core_alg", reshaped),)):
+        yield
+
+
+@contextlib.contextmanager
+def fake_kernels(mode: FakeTensorMode) -> Iterator[None]:
+    """Run torch's kernels on fake tensors inside the context.
+
+    Reshapes get exactly the requested sizes. Warnings and messages of kernels, which describe fake tensors, do not appear.
+    """
+    silence_torch_loggers()
+    with mode, exact_reshape_sizes(), silence_warnings():
         yield

@@ -9,15 +9,15 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from onnxexp._torch_compat import forget_replacements
 
-__all__ = ["clear_caches", "restore", "snapshot"]
+__all__ = ["clear_caches", "restore_shape_env", "snapshot_shape_env"]
 
 
-def snapshot(env: ShapeEnv) -> dict[str, Any]:
+def snapshot_shape_env(env: ShapeEnv) -> dict[str, Any]:
     """Copy the containers of a ShapeEnv that a call may change."""
     return {name: copy.copy(value) for name, value in vars(env).items() if isinstance(value, (dict, list, set))}
 
 
-def restore(env: ShapeEnv, before: dict[str, Any]) -> None:
+def restore_shape_env(env: ShapeEnv, before: dict[str, Any]) -> None:
     """Restore a ShapeEnv, and clear torch's caches of its decisions."""
     vars(env).update(before)
     forget_replacements(env)

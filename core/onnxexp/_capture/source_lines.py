@@ -27,7 +27,7 @@ from torch.fx.proxy import TracerBase
 
 from onnxexp._capture.torch_state import is_exporting, replace_attributes
 from onnxexp._errors import CaptureError
-from onnxexp._neutral_graph import Where
+from onnxexp._neutral_graph import SourceLocation
 
 __all__ = [
     "user_line_above",
@@ -106,26 +106,26 @@ def record_user_lines() -> Iterator[None]:
         yield
 
 
-def code_line(file: str, line: int) -> Where:
+def code_line(file: str, line: int) -> SourceLocation:
     """Return a line of a file with its source text."""
-    return Where(file=file, line=line, code=linecache.getline(file, line).strip())
+    return SourceLocation(file=file, line=line, code=linecache.getline(file, line).strip())
 
 
-def innermost_user_line(frames: Iterable[tuple[str, int]]) -> Where:
+def innermost_user_line(frames: Iterable[tuple[str, int]]) -> SourceLocation:
     """Return the innermost line of the user, else of torch.nn, else an empty one."""
     found = _innermost(list(frames))
-    return code_line(*found) if found is not None else Where()
+    return code_line(*found) if found is not None else SourceLocation()
 
 
-def user_line_above(frame: FrameType | None) -> Where:
-    """Return the user's innermost line below torch.export, else an empty `Where`."""
+def user_line_above(frame: FrameType | None) -> SourceLocation:
+    """Return the user's innermost line below torch.export, else an empty location."""
     if interpreted := TracingContext.extract_stack():  # strict mode interprets the user's frames
         return innermost_user_line((each.filename, each.lineno or 0) for each in interpreted)
     while frame is not None and frame.f_code.co_filename != _trace.__file__:
         if is_user_code(frame.f_code.co_filename):
             return code_line(frame.f_code.co_filename, frame.f_lineno)
         frame = frame.f_back
-    return Where()
+    return SourceLocation()
 
 
 @functools.lru_cache(maxsize=4096)
@@ -189,7 +189,7 @@ def _frame(stack_trace: str) -> tuple[str, int, str]:
     return frame
 
 
-def metadata_location(meta: dict[str, Any]) -> Where:
+def metadata_location(meta: dict[str, Any]) -> SourceLocation:
     """Return an fx node's location: the user's innermost line, else in torch.nn."""
     file, line, code = _frame(meta.get("stack_trace") or "")
     stack = (meta.get("nn_module_stack") or {}).items()
@@ -198,10 +198,10 @@ def metadata_location(meta: dict[str, Any]) -> Where:
     name = kind if isinstance(kind, str) else kind.__name__
     name = "" if name.startswith(_OWN) else name  # our wrapper of a plain function
     scope = _ROOT.sub("", scope)
-    return Where(scope, name.rpartition(".")[2], file, line, code)
+    return SourceLocation(scope, name.rpartition(".")[2], file, line, code)
 
 
-def node_location(node: torch.fx.Node) -> Where:
+def node_location(node: torch.fx.Node) -> SourceLocation:
     """Return the location of an fx node, else of its first user that has one."""
     following: torch.fx.Node | None = node
     while following is not None:
@@ -209,4 +209,4 @@ def node_location(node: torch.fx.Node) -> Where:
         if found.file or found.scope:
             return found
         following = next(iter(following.users), None)
-    return Where()
+    return SourceLocation()

@@ -16,7 +16,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from onnxexp._capture.model_tensors import call_unharmed
+from onnxexp._capture.model_tensors import call_preserved
 from onnxexp._errors import VerificationError
 from onnxexp._model.printable_text import one_line
 from onnxexp._neutral_graph import TensorType
@@ -177,7 +177,7 @@ def run_eager(eager: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[st
     arguments: tuple[tuple[Any, ...], dict[str, Any]] = pytree.tree_map(copy, (tuple(args), dict(kwargs)))
     with torch.no_grad(), _Unfused():
         if isinstance(eager, torch.nn.Module):
-            return call_unharmed(eager, *arguments)
+            return call_preserved(eager, *arguments)
         return eager(*arguments[0], **arguments[1])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from onnxexp._builder.dtypes import from_onnx
+from onnxexp._builder.dtypes import torch_dtype
 from onnxexp._neutral_graph import Node, ScalarType, TensorType, Value
 
 __all__ = ["Counterparts", "as_captured", "as_onnx"]
@@ -62,4 +62,4 @@ def as_onnx(value: ir.Value, result: Any) -> Any:
     if not isinstance(result, (bool, int, float)) or value.dtype is None:
         return result
     sizes = [1] * (len(value.shape) if value.shape is not None else 0)
-    return torch.tensor(result, dtype=from_onnx(value.dtype)).reshape(sizes)
+    return torch.tensor(result, dtype=torch_dtype(value.dtype)).reshape(sizes)

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 import onnx_ir as ir
 import torch
 
-from onnxexp._builder.dtypes import from_onnx, to_onnx
+from onnxexp._builder.dtypes import onnx_dtype, torch_dtype
 
 __all__ = ["OpenSession", "Runner", "SlicedRun", "boundary", "free_values", "slice_model"]
 
@@ -72,7 +72,7 @@ def slice_model(
     for copied, value in zip(graph.inputs, inputs, strict=True):
         tensor = given[value]
         if isinstance(tensor, torch.Tensor):
-            copied.type, copied.shape = ir.TensorType(to_onnx(tensor.dtype)), ir.Shape(tensor.shape)
+            copied.type, copied.shape = ir.TensorType(onnx_dtype(tensor.dtype)), ir.Shape(tensor.shape)
         copied.const_value = None
     functions = [function.clone() for function in model.functions.values()]
     made_model = ir.Model(graph, ir_version=model.ir_version, functions=functions)
@@ -151,7 +151,7 @@ def _readable(value: ir.Value) -> bool:
     if not isinstance(value.type, ir.TensorType):
         return True
     try:
-        from_onnx(value.type.dtype)
+        torch_dtype(value.type.dtype)
     except TypeError:
         return False
     return True

@@ -13,7 +13,7 @@ import onnx_ir as ir
 import torch
 from onnx.reference import ReferenceEvaluator
 
-from onnxexp._builder.dtypes import from_onnx
+from onnxexp._builder.dtypes import torch_dtype
 from onnxexp._builder.torch_tensor_data import TorchTensor
 from onnxexp._errors import OnnxExporterError
 from onnxexp._serialize import to_proto
@@ -68,4 +68,4 @@ def to_torch(result: Any) -> Any:
     if array.dtype.kind in "biufc" and array.dtype.isbuiltin == 1:
         return torch.from_numpy(np.array(array))
     bits = torch.from_numpy(np.array(array).view(f"u{array.dtype.itemsize}"))
-    return bits.view(from_onnx(ir.tensor(array).dtype))  # bfloat16 and float8 of ml_dtypes
+    return bits.view(torch_dtype(ir.tensor(array).dtype))  # bfloat16 and float8 of ml_dtypes

@@ -14,7 +14,7 @@ from onnxexp._checking.evidence import Evidence
 from onnxexp._model.printable_text import one_line
 from onnxexp._neutral_graph import Node, Value
 from onnxexp._serialize import WriteOptions, save
-from onnxexp._serialize.atomic_file import explained, write_file
+from onnxexp._serialize.atomic_file import file_errors, write_file
 from onnxexp._torch_ops.schemas import overload
 
 __all__ = ["write_repro"]
@@ -27,7 +27,7 @@ def write_repro(evidence: Evidence, text: str, folder: Path) -> Path:
 
     Returns the script's path.
     """
-    with explained(str(folder), 0):
+    with file_errors(str(folder), 0):
         folder.mkdir(parents=True, exist_ok=True)
     names = {value: f"v{index}" for index, value in enumerate(evidence.inputs)}
     calls = _calls(evidence, names)

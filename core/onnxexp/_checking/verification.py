@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp._capture.example_inputs import grow, other_examples
+from onnxexp._capture.example_inputs import other_examples, resize_example
 from onnxexp._checking.comparison import Tolerances, VerificationReport, compare, run_eager
 from onnxexp._checking.exported import Exported
 from onnxexp._checking.onnx_slices import Runner
@@ -76,7 +76,7 @@ def _with_sums(
     for (index, axis), name in named.items():
         size = None if name in values else size_at(name, values)
         if size is not None:
-            flat[index] = grow(flat[index], axis, size)
+            flat[index] = resize_example(flat[index], axis, size)
     return pytree.tree_unflatten(flat, structure)  # type: ignore[no-any-return]
 
 

@@ -85,7 +85,7 @@ def prepare(options: argparse.Namespace, progress: Progress) -> Prepared:
     The order matters: a target may put the working directory on `sys.path`, and no plugin may come from there.
     """
     progress.stage("loading torch and the plugins")
-    from onnxexp._cli.model_target import load
+    from onnxexp._cli.model_target import load_target
     from onnxexp._cli.stage_progress import Stages
     from onnxexp._plugins import loading
 
@@ -93,7 +93,7 @@ def prepare(options: argparse.Namespace, progress: Progress) -> Prepared:
     with flags_in_messages(options):
         loading.load(configured(options))
     progress.stage(f"loading {options.target}")
-    target = load(options.target, options.input, trusted=options.allow_pickle)
+    target = load_target(options.target, options.input, trusted=options.allow_pickle)
     shapes = dynamic_shapes(options.dynamic)
     overrides = {
         **chosen,

@@ -35,7 +35,7 @@ from onnxexp._request.export_context import ExportContext
 from onnxexp._request.module_and_forward import as_module, forward_of
 from onnxexp._request.options import Options
 from onnxexp._request.pytree_leaves import Leaf, bind, flatten_inputs, flatten_outputs
-from onnxexp._request.tensor_list import TensorList, whole_lists
+from onnxexp._request.tensor_list import TensorList, lists_as_leaves
 from onnxexp._serialize.model_reader import read_model
 from onnxexp._version import DEFAULT_OPSET
 
@@ -78,7 +78,7 @@ class Comparer:
         for path, name, tensor in find_weights(target.model if program else self._eager, target.options.get("weights")):
             setattr(self._eager.get_submodule(path), name, tensor)
         if any(isinstance(value.type, (ir.SequenceType, ir.OptionalType)) for value in self._inputs.values()):
-            args, kwargs = whole_lists(self._eager, args, kwargs, "script")
+            args, kwargs = lists_as_leaves(self._eager, args, kwargs, "script")
         self._args, self._kwargs, self._target = args, dict(kwargs), target
         context = ExportContext(Options(self._model.opset_imports.get("") or DEFAULT_OPSET))
         with self._plugins.capturing(context):  # a plugin may register containers with pytree

@@ -26,7 +26,7 @@ from onnxexp._request.module_and_forward import forward_of
 from onnxexp._suggest import nearest
 from onnxexp._torch_compat import NO_TORCHSCRIPT, ScriptModule
 
-__all__ = ["Target", "load", "read_input"]
+__all__ = ["Target", "load_target", "read_input"]
 
 _SPEC = re.compile(r"(?:(?P<name>[^=\[\]]+)=)?(?P<dtype>\w+)\[(?P<sizes>[\d\s,]*)\]")
 _SEED = 0
@@ -47,7 +47,7 @@ class Target:
         self.args = tuple(self.args) if isinstance(self.args, (tuple, list)) else (self.args,)
 
 
-def load(text: str, inputs: Sequence[str] = (), *, trusted: bool = False) -> Target:
+def load_target(text: str, inputs: Sequence[str] = (), *, trusted: bool = False) -> Target:
     """Load a target.
 
     Load the plugins first: a module in the working directory puts that folder on `sys.path`.
@@ -211,7 +211,7 @@ def _check_callable(factory: Any, text: str) -> None:
 
 
 def _read(value: Any, text: str) -> Target:
-    """Parse a factory's result, see `load`.
+    """Parse a factory's result, see `load_target`.
 
     It is a model, ``(model, args)``, ``(model, args, kwargs)`` or a dict of the arguments of `export`.
     """

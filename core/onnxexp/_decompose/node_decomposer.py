@@ -22,9 +22,9 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbol
 from torch.utils import _pytree as pytree
 from torch.utils._sympy.functions import Mod, PythonMod
 
-from onnxexp._capture.reshape_sizes import exact_reshape_sizes
-from onnxexp._capture.shape_env_snapshot import clear_caches, restore, snapshot
-from onnxexp._capture.torch_state import silence_torch_loggers, silence_warnings, torch_mode
+from onnxexp._capture.reshape_sizes import fake_kernels
+from onnxexp._capture.shape_env_snapshot import clear_caches, restore_shape_env, snapshot_shape_env
+from onnxexp._capture.torch_state import torch_mode
 from onnxexp._decompose.op_recorder import OpRecorder
 from onnxexp._errors import CaptureError
 from onnxexp._functionalize import drop_dead, functionalize
@@ -77,13 +77,10 @@ class Decomposer:
         static = all(isinstance(value.type, TensorType) for value in node.inputs()) and not _symbolic_sizes(node.inputs())
         suspect = not static and any(free_unbacked_symbols(self.sizes.get(size, 0)) for size in _symbolic_sizes(node.outputs))
         mode = self.fake_mode()
-        silence_torch_loggers()
         with (
             torch_mode(),
             _undo_specialisation(mode.shape_env, suspect=suspect) as specialised,
-            mode,
-            exact_reshape_sizes(),
-            silence_warnings(),
+            fake_kernels(mode),
         ):
             fakes = [self._fake(value) for value in node.inputs()]
             if any(fake is None for fake in fakes):
@@ -134,7 +131,7 @@ def _undo_specialisation(env: ShapeEnv | None, *, suspect: bool) -> Iterator[Cal
     if env is None:
         yield lambda: False
         return
-    before = snapshot(env)
+    before = snapshot_shape_env(env)
     if suspect:
         clear_caches()
 
@@ -146,7 +143,7 @@ def _undo_specialisation(env: ShapeEnv | None, *, suspect: bool) -> Iterator[Cal
         yield specialised
     finally:
         if specialised():
-            restore(env, before)
+            restore_shape_env(env, before)
 
 
 def _fixes_size(guard: sympy.Basic) -> bool:

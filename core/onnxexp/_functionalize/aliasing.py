@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 import torch
 
 from onnxexp._functionalize.contiguity import Contiguity
-from onnxexp._functionalize.mutation import facts, is_tensor, results
+from onnxexp._functionalize.mutation import is_tensor, mutation_info, results
 from onnxexp._neutral_graph import Graph, Node, Value, values_in
 
 __all__ = ["Aliases", "values_used"]
@@ -61,7 +61,12 @@ class Aliases:
     def written_in(self, node: Node) -> set[Value]:
         """Find the classes that a node's blocks write to."""
         inner = chain.from_iterable(block.walk() for block in node.blocks)
-        return {self.find(value) for step in inner for index in facts(step.op).written for value in values_in(step.args[index])}
+        return {
+            self.find(value)
+            for step in inner
+            for index in mutation_info(step.op).written
+            for value in values_in(step.args[index])
+        }
 
     def _join(self, one: Any, other: Any) -> None:
         if is_tensor(one) and is_tensor(other) and self.find(one) is not self.find(other):
@@ -74,7 +79,7 @@ class Aliases:
 
     def _scan(self, graph: Graph) -> None:
         for node in graph.nodes:
-            known = facts(node.op)
+            known = mutation_info(node.op)
             for index in known.written:
                 self._written.extend(values_in(node.args[index]))
             if node.blocks:

@@ -15,7 +15,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp._functionalize.emit import is_static
-from onnxexp._functionalize.mutation import Facts, is_tensor, packet, restrides
+from onnxexp._functionalize.mutation import MutationInfo, changes_strides, is_tensor, packet
 from onnxexp._neutral_graph import Dim, Graph, Node, TensorType, Value, replace_values, values_in
 from onnxexp._torch_ops.schemas import overload
 
@@ -95,9 +95,9 @@ class Contiguity:
         self._strided: dict[Value, torch.Tensor] = {}
         self._ordered: set[Value] = set()
 
-    def visit(self, node: Node, known: Facts) -> None:
+    def visit(self, node: Node, known: MutationInfo) -> None:
         """Note the outputs of a node, after its inputs."""
-        if known.written and restrides(node.op):
+        if known.written and changes_strides(node.op):
             self.values.clear()  # other names of the same tensor are among them; rare enough to forget all
             self._strided.clear()
             self._ordered.clear()
@@ -145,7 +145,7 @@ class Contiguity:
                 self._strided[value] = result
             self.values.update([value] if result.is_contiguous() else [])
 
-    def _makes_contiguous(self, node: Node, known: Facts) -> bool:
+    def _makes_contiguous(self, node: Node, known: MutationInfo) -> bool:
         name, asked = packet(node.op), None if known.memory_format is None else node.args[known.memory_format]
         if known.opaque or name in _NEVER or asked not in (None, torch.contiguous_format, torch.preserve_format, 0):
             return False

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Any
 
-from onnxexp._functionalize.mutation import facts
-from onnxexp._neutral_graph import Dim, Node, ScalarType, TensorType, Type, Value, Where
+from onnxexp._functionalize.mutation import mutation_info
+from onnxexp._neutral_graph import Dim, Node, ScalarType, SourceLocation, TensorType, Type, Value
 from onnxexp._torch_ops.schemas import bind
 
 __all__ = ["END", "Emitter", "differ", "is_static", "same_sizes"]
@@ -34,12 +34,12 @@ class Emitter:
         self._made += 1
         return Value(f"{name}_f{self._made}", type_)
 
-    def call(self, op: str, args: Sequence[Any], output: Value, where: Where) -> Value:
+    def call(self, op: str, args: Sequence[Any], output: Value, where: SourceLocation) -> Value:
         """Append a call, bound to the schema of `op`; return its output."""
-        self.nodes.append(Node(op, bind(facts(op).schema, args, {}), [output], where=where))
+        self.nodes.append(Node(op, bind(mutation_info(op).schema, args, {}), [output], where=where))
         return output
 
-    def size(self, value: Value, dim: int, where: Where) -> int | Value:
+    def size(self, value: Value, dim: int, where: SourceLocation) -> int | Value:
         """Return a size of a tensor: a number if it is static, else a new node's value."""
         sizes = value.type.sizes if isinstance(value.type, TensorType) else None
         size = sizes[dim] if sizes is not None else None
@@ -47,7 +47,7 @@ class Emitter:
             return size
         return self.call("aten::sym_size.int", [value, dim], self.value(f"{value.name}_size", ScalarType(int, size)), where)
 
-    def add(self, one: int | Value, other: int | Value, where: Where) -> int | Value:
+    def add(self, one: int | Value, other: int | Value, where: SourceLocation) -> int | Value:
         """Add two sizes."""
         if isinstance(one, int) and isinstance(other, int):
             return one + other
@@ -55,7 +55,7 @@ class Emitter:
             return one
         return other if one == 0 else self.call("aten::add.int", [one, other], self.value("end", ScalarType(int)), where)
 
-    def cast(self, value: Value, type_: TensorType, where: Where, like: Callable[[], Value]) -> Value:
+    def cast(self, value: Value, type_: TensorType, where: SourceLocation, like: Callable[[], Value]) -> Value:
         """Cast `value` to the dtype of `type_`, to that of `like()` if it is unknown."""
         assert isinstance(value.type, TensorType)
         if value.type.dtype == type_.dtype is not None:
@@ -65,7 +65,7 @@ class Emitter:
             return self.call("aten::type_as", [value, like()], made, where)
         return self.call("aten::to.dtype", [value, type_.dtype], made, where)
 
-    def expand(self, value: Value, type_: TensorType, where: Where, like: Callable[[], Value]) -> Value:
+    def expand(self, value: Value, type_: TensorType, where: SourceLocation, like: Callable[[], Value]) -> Value:
         """Broadcast `value` to the sizes of `type_`, to those of `like()` if unknown."""
         assert isinstance(value.type, TensorType)
         if same_sizes(value.type.sizes, type_.sizes) and (self.static or 1 not in (type_.sizes or ())):

@@ -15,19 +15,19 @@ from onnxexp._functionalize.mutation import (
     RESIZE_CURE,
     RESIZING,
     SETTING,
-    Facts,
-    facts,
+    MutationInfo,
+    changes_strides,
+    functional_overload,
     is_out,
     is_tensor,
+    mutation_info,
     packet,
-    restrides,
     results,
-    twin,
 )
 from onnxexp._functionalize.normalize_views import Sharing, ViewCall, places
 from onnxexp._functionalize.places import Ref, refuse
 from onnxexp._functionalize.resizing import first_elements
-from onnxexp._neutral_graph import Graph, Node, ScalarType, TensorType, Value, Where, replace_values, values_in
+from onnxexp._neutral_graph import Graph, Node, ScalarType, SourceLocation, TensorType, Value, replace_values, values_in
 from onnxexp._torch_ops.result_types import result_types
 from onnxexp._torch_ops.schemas import bind, overload
 
@@ -109,7 +109,7 @@ class InPlaceRewriter:
         graph.nodes, self.emit.nodes = self.emit.nodes, outer
 
     def _node(self, node: Node) -> None:
-        known = facts(node.op)
+        known = mutation_info(node.op)
         if node.blocks:
             self._rewrite_blocks(self, node)
         elif known.written:
@@ -150,11 +150,11 @@ class InPlaceRewriter:
             elif place is Sharing.UNKNOWN:
                 self.memory.link(self.ref(output), ref)
 
-    def _write(self, node: Node, known: Facts) -> None:
+    def _write(self, node: Node, known: MutationInfo) -> None:
         name = packet(node.op)
         if name in _NOTHING:
             return
-        functional = twin(node.op) or ""
+        functional = functional_overload(node.op) or ""
         if name in RESIZING:
             self._shrink(node)
         elif name in _INSTEAD or not (functional or name in SETTING):
@@ -163,7 +163,7 @@ class InPlaceRewriter:
             self._set(node)
         elif name == "aten::copy_":
             self._copy(node)
-        elif restrides(node.op):
+        elif changes_strides(node.op):
             self._restride(node, functional)
         else:
             self._compute(node, known, functional)
@@ -198,7 +198,7 @@ class InPlaceRewriter:
             return  # `x[1:] += 1` ends in a copy of x[1:] to itself
         self.memory.write(ref, self._fitted(value, ref, where), node.op, where)
 
-    def _fitted(self, value: Value, ref: Ref, where: Where) -> Value:
+    def _fitted(self, value: Value, ref: Ref, where: SourceLocation) -> Value:
         """Cast and broadcast a value to the type of a place."""
         cast = self.emit.cast(value, ref.type, where, lambda: self.memory.peek(ref))
         return self.emit.expand(cast, ref.type, where, lambda: self.memory.peek(ref))
@@ -225,13 +225,13 @@ class InPlaceRewriter:
         call = ViewCall(self.emit, self.memory, node, node.args, ref, self.aliases.contiguity)
         self._refs[origin] = first_elements(call, self._output(node, ref).type)
 
-    def _compute(self, node: Node, known: Facts, functional: str) -> None:
+    def _compute(self, node: Node, known: MutationInfo, functional: str) -> None:
         """Compute the new value by the operator's twin, and write it."""
         refs = [self._resized(value, node) for index in known.written for value in values_in(node.args[index])]
         args = [self.resolve(arg) for index, arg in enumerate(node.args) if not is_out(known, index)]
         if packet(functional) in _WIDENING:
             args[2] = args[2] or refs[0].type.dtype
-        bound = bind(facts(functional).schema, args, {})
+        bound = bind(mutation_info(functional).schema, args, {})
         outputs = [output for output, index in results(node) if index is None]
         computed = []
         for position, ref in enumerate(refs):
@@ -247,7 +247,7 @@ class InPlaceRewriter:
 
     def _result_dtype(self, op: str, args: Sequence[Any], default: torch.dtype | None) -> torch.dtype | None:
         """Return a pointwise operator's result dtype, None if unknown; else `default`."""
-        if not facts(op).pointwise or any(isinstance(arg, (list, tuple)) for arg in args):
+        if not mutation_info(op).pointwise or any(isinstance(arg, (list, tuple)) for arg in args):
             return default
         samples = [_sample(arg) for arg in args]
         if any(isinstance(sample, TensorType) and sample.dtype is None for sample in samples):

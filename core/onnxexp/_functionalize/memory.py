@@ -13,7 +13,7 @@ from onnxexp._errors import CaptureError
 from onnxexp._functionalize.emit import Emitter
 from onnxexp._functionalize.places import Ref, View, refuse
 from onnxexp._functionalize.write_back import can_write, is_part, make_view, write_back
-from onnxexp._neutral_graph import Value, Where
+from onnxexp._neutral_graph import SourceLocation, Value
 
 __all__ = ["Memory", "MemoryState"]
 
@@ -31,7 +31,7 @@ class MemoryState:
 
     values: dict[Ref, tuple[Value, int]] = dataclasses.field(default_factory=dict)
     versions: dict[Ref, int] = dataclasses.field(default_factory=dict)
-    pending: dict[Ref, tuple[Ref, Value, Where]] = dataclasses.field(default_factory=dict)
+    pending: dict[Ref, tuple[Ref, Value, SourceLocation]] = dataclasses.field(default_factory=dict)
     spoiled: dict[Ref, str] = dataclasses.field(default_factory=dict)
 
     def copy(self) -> MemoryState:
@@ -62,7 +62,7 @@ class Memory:
         self.state.versions[root] = 0
         return root
 
-    def child(self, parent: Ref, view: View, value: Value, where: Where) -> Ref:
+    def child(self, parent: Ref, view: View, value: Value, where: SourceLocation) -> Ref:
         """Return the place of a view; equal views are one place, with the first `value`."""
         return self._children.setdefault((parent, view), Ref(value, parent, view, where))
 
@@ -119,7 +119,7 @@ class Memory:
         state.values[ref] = value, version
         return value
 
-    def write(self, ref: Ref, value: Value, op: str, where: Where, *, uniform: bool = False) -> None:
+    def write(self, ref: Ref, value: Value, op: str, where: SourceLocation, *, uniform: bool = False) -> None:
         """Write `value` to a place; a `uniform` value is one number everywhere.
 
         Raises CaptureError for a view that cannot be written through.

@@ -15,10 +15,10 @@ import torch
 from onnxexp._neutral_graph import Node, TensorType, Value
 from onnxexp._torch_ops.schemas import cache_by_operator, overload, schemas
 
-__all__ = ["RESIZE_CURE", "RESIZING", "SETTING", "UNDECLARED", "Facts"]
-__all__ += ["facts", "is_out", "is_tensor", "packet", "restrides", "results", "twin"]
+__all__ = ["RESIZE_CURE", "RESIZING", "SETTING", "ALIASING_COMPOSITES", "MutationInfo"]
+__all__ += ["mutation_info", "is_out", "is_tensor", "packet", "changes_strides", "results", "functional_overload"]
 
-UNDECLARED = frozenset(
+ALIASING_COMPOSITES = frozenset(
     f"aten::{name}"
     for name in [
         *("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "type_as", "sum_to_size"),
@@ -37,7 +37,7 @@ RESIZE_CURE = "take the elements with flatten()[:n].view(...), or pad() a new te
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Facts:
+class MutationInfo:
     """The mutation and aliasing of one operator.
 
     Attributes:
@@ -67,19 +67,19 @@ def packet(op: str) -> str:
 
 
 @cache_by_operator
-def facts(op: str) -> Facts:
+def mutation_info(op: str) -> MutationInfo:
     """Look up the facts about an operator by its full name."""
     if (found := overload(op)) is None:
-        return Facts(None)
+        return MutationInfo(None)
     schema = found._schema
     arguments: Sequence[Any] = schema.arguments
     names = [argument.name for argument in arguments]
     written = tuple(index for index, argument in enumerate(arguments) if _is_written(argument, str(schema)))
     sets = {name: index for index in written for name in arguments[index].alias_info.before_set}
-    viewed = int(op == "aten::einsum") if packet(op) in UNDECLARED else None
+    viewed = int(op == "aten::einsum") if packet(op) in ALIASING_COMPOSITES else None
     if not schema.is_mutable and any(result.alias_info and "Tensor" in str(result.type) for result in schema.returns):
         viewed = next((index for index, argument in enumerate(arguments) if argument.alias_info is not None), 0)
-    return Facts(
+    return MutationInfo(
         schema,
         written,
         viewed,
@@ -110,18 +110,18 @@ def is_tensor(value: Any) -> bool:
 
 def results(node: Node) -> Iterator[tuple[Value, int | None]]:
     """Yield each output, with the index of the written argument that it is, or None."""
-    returned = facts(node.op).returned
+    returned = mutation_info(node.op).returned
     return zip(node.outputs, returned if len(returned) == len(node.outputs) else (None,) * len(node.outputs), strict=True)
 
 
 @cache_by_operator
-def twin(op: str) -> str | None:
+def functional_overload(op: str) -> str | None:
     """Find the operator that does not write: ``add.Tensor`` for ``add_.Tensor``.
 
     It takes the same arguments, apart from ``out=``, and returns the new results of `op`, then the values to write. None where
     torch has no such operator.
     """
-    known = facts(op)
+    known = mutation_info(op)
     namespace, _, base = packet(op).partition("::")
     if base.startswith("__i") and base.endswith("__"):
         names = [f"__{base[3:]}"]
@@ -142,13 +142,15 @@ def twin(op: str) -> str | None:
     return None
 
 
-def restrides(op: str) -> bool:
+def changes_strides(op: str) -> bool:
     """Whether an in-place operator changes the view, not the memory (``t_``)."""
-    same = twin(op)
-    return same is not None and packet(same) not in {"aten::detach", *UNDECLARED} and facts(same).viewed is not None
+    same = functional_overload(op)
+    return (
+        same is not None and packet(same) not in {"aten::detach", *ALIASING_COMPOSITES} and mutation_info(same).viewed is not None
+    )
 
 
-def is_out(known: Facts, index: int) -> bool:
+def is_out(known: MutationInfo, index: int) -> bool:
     """Whether an argument is an ``out=`` argument."""
     return index in known.written and bool(known.schema.arguments[index].kwarg_only)
 

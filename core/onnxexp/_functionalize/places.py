@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from onnxexp._errors import CaptureError
-from onnxexp._neutral_graph import TensorType, Value, Where
+from onnxexp._neutral_graph import SourceLocation, TensorType, Value
 
 __all__ = ["Ref", "View", "refuse"]
 
@@ -28,7 +28,9 @@ class Ref:
 
     __slots__ = ("first", "name", "origin", "parent", "root", "type", "view", "where")
 
-    def __init__(self, value: Value, parent: Ref | None = None, view: View | None = None, where: Where | None = None) -> None:
+    def __init__(
+        self, value: Value, parent: Ref | None = None, view: View | None = None, where: SourceLocation | None = None
+    ) -> None:
         assert isinstance(value.type, TensorType)
         self.name = value.name
         self.origin = value
@@ -37,7 +39,7 @@ class Ref:
         self.parent = parent
         self.view = view
         self.root: Ref = parent.root if parent is not None else self
-        self.where = where or Where()
+        self.where = where or SourceLocation()
 
     def chain(self) -> Iterator[Ref]:
         """Yield this place, its parent, and so on up to the root."""
@@ -47,6 +49,6 @@ class Ref:
             ref = ref.parent
 
 
-def refuse(what: str, where: Where, cure: str) -> NoReturn:
+def refuse(what: str, where: SourceLocation, cure: str) -> NoReturn:
     """Raise the CaptureError for a node that cannot be rewritten."""
     raise CaptureError(f"{what}{f' at {where}' if str(where) else ''}; cure: {cure}")

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from onnxexp._functionalize.emit import Emitter
 from onnxexp._functionalize.places import Ref, refuse
-from onnxexp._neutral_graph import TensorType, Value, Where
+from onnxexp._neutral_graph import SourceLocation, TensorType, Value
 
 __all__ = ["are_apart", "can_write", "is_part", "make_view", "write_back"]
 
@@ -25,7 +25,7 @@ class _Writing:
     `read` returns the current value of a place, `peek` any value with its size and dtype.
     """
 
-    def __init__(self, emit: Emitter, read: _Contents, peek: _Contents, ref: Ref, value: Value, where: Where) -> None:
+    def __init__(self, emit: Emitter, read: _Contents, peek: _Contents, ref: Ref, value: Value, where: SourceLocation) -> None:
         assert ref.parent is not None and ref.view is not None
         self.emit, self.read, self.peek, self.ref, self.value, self.where = emit, read, peek, ref, value, where
         self.parent, self.op = ref.parent, ref.view.op
@@ -153,7 +153,7 @@ def is_part(ref: Ref) -> bool:
     return ref.view is not None and ref.view.op in _SCATTERS
 
 
-def write_back(emit: Emitter, read: _Contents, peek: _Contents, ref: Ref, value: Value, where: Where) -> Value:
+def write_back(emit: Emitter, read: _Contents, peek: _Contents, ref: Ref, value: Value, where: SourceLocation) -> Value:
     """Compute the parent's value after `value` was written to the place."""
     assert ref.view is not None
     return _WRITE_BACK[ref.view.op](_Writing(emit, read, peek, ref, value, where))

@@ -10,7 +10,7 @@ import torch
 
 from onnxexp._builder import operands
 from onnxexp._builder.builder import Builder
-from onnxexp._builder.dtypes import of_python
+from onnxexp._builder.dtypes import dtype_of_number
 from onnxexp._builder.tensor import ComplexTensor, Tensor, real_dtype
 from onnxexp._errors import OptionError
 from onnxexp._neutral_graph import Node, TensorType
@@ -113,7 +113,7 @@ def emit_torch_node(op: Builder, node: Node, args: Sequence[Any], how: OperatorE
         attributes[TORCH_ARGUMENTS] = " ".join(words)
     results = list(op.emit(domain, kind, inputs, attributes, len(node.outputs)))
     for index, (result, value) in enumerate(zip(results, node.outputs, strict=True)):
-        dtype = value.type.dtype if isinstance(value.type, TensorType) else of_python(value.type.kind())
+        dtype = value.type.dtype if isinstance(value.type, TensorType) else dtype_of_number(value.type.kind())
         if dtype is None or not dtype.is_complex:
             result.fill(TensorType(dtype, None))
         else:

@@ -19,7 +19,7 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
-from onnxexp._builder.dtypes import from_onnx, to_onnx
+from onnxexp._builder.dtypes import onnx_dtype, torch_dtype
 from onnxexp._builder.torch_tensor_data import has_data
 from onnxexp._errors import OnnxExporterError
 from onnxexp._model.declared_sizes import contradiction
@@ -134,7 +134,7 @@ class Session:
         bits = _BITS.get(tensor.element_size())
         if bits is None:
             raise OnnxExporterError(f"ONNX Runtime cannot be fed with {tensor.dtype} (input {slot.name})")
-        element_type = int(to_onnx(tensor.dtype))
+        element_type = int(onnx_dtype(tensor.dtype))
         return self._ort.OrtValue.ortvalue_from_numpy_with_onnx_type(tensor.view(bits).numpy(), element_type)
 
     def _explained(self, what: str, error: Exception) -> OnnxExporterError:
@@ -162,7 +162,7 @@ def _onnxruntime() -> ModuleType:
 
 def _checked(slot: ir.Value, feed: Any) -> torch.Tensor:
     """Return the tensor to feed: contiguous, on the CPU, of the declared type."""
-    wanted = from_onnx(slot.type.dtype) if slot.type is not None and slot.dtype is not None else None
+    wanted = torch_dtype(slot.type.dtype) if slot.type is not None and slot.dtype is not None else None
     tensor = _as_tensor(slot, feed, wanted)
     if not has_data(tensor):
         raise OnnxExporterError(f"the tensor given for {slot.name} has no data: it is a fake tensor or on the meta device")
@@ -203,7 +203,7 @@ def _takes(dtype: torch.dtype, number: bool | int | float) -> bool:
 def _tensor(value: Any) -> torch.Tensor:
     """Copy an output: ONNX Runtime may return the memory of an input or a weight."""
     try:
-        dtype = from_onnx(value.element_type())
+        dtype = torch_dtype(value.element_type())
     except TypeError as error:
         raise OnnxExporterError(f"an output of the model cannot be a torch tensor: {error}") from None
     tensor = torch.empty(tuple(value.shape()), dtype=dtype)

@@ -6,7 +6,7 @@ import math
 
 import onnx_ir as ir
 
-from onnxexp._builder.dtypes import from_onnx
+from onnxexp._builder.dtypes import torch_dtype
 from onnxexp._model.printable_text import one_line
 
 __all__ = ["ascii_text", "bytes_text", "dtype_text", "place_of", "type_text"]
@@ -50,6 +50,6 @@ def _type(type_: ir.TypeProtocol | None, shape: ir.Shape | None) -> str:
 def dtype_text(data_type: ir.DataType | int) -> str:
     """Write an element type by torch's name, or by ONNX's in lower case."""
     try:
-        return str(from_onnx(data_type)).removeprefix("torch.")
+        return str(torch_dtype(data_type)).removeprefix("torch.")
     except (TypeError, ValueError):
         return ir.DataType(data_type).name.lower() if data_type in ir.DataType.__members__.values() else str(data_type)

@@ -12,7 +12,7 @@ from onnxexp._request.module_and_forward import forward_of, is_scripted
 from onnxexp._request.pytree_leaves import bind
 from onnxexp._torch_compat import TracedModules
 
-__all__ = ["TensorList", "whole_lists"]
+__all__ = ["TensorList", "lists_as_leaves"]
 
 _LIST = re.compile(r"(Optional\[)?[Ll]ist\[Tensor\]\]?( \| None)?")
 """The text of a type, without modules: TorchScript's, Python's, or a string in the source."""
@@ -27,7 +27,7 @@ class TensorList(list[torch.Tensor]):
         return self[0].shape if self else torch.Size()
 
 
-def whole_lists(
+def lists_as_leaves(
     module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], capture: str, shapes: Any = None, axes: Any = None
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return a call whose lists for `List[Tensor]` parameters of a script are leaves.

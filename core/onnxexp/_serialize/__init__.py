@@ -33,7 +33,7 @@ import onnx_ir as ir
 
 from onnxexp._builder.torch_tensor_data import BinaryWriter, TorchTensor, Transposer
 from onnxexp._errors import OptionError, SerializeError
-from onnxexp._serialize.atomic_file import NewFile, checked_target, explained, new_file
+from onnxexp._serialize.atomic_file import NewFile, checked_target, file_errors, new_file
 from onnxexp._serialize.direct_files import blocks, exceeds_cache, past_cache
 from onnxexp._serialize.mapped_files import MappedFiles
 from onnxexp._serialize.new_pair import new_pair, superseded_data
@@ -149,7 +149,7 @@ def _too_large(layout: FileLayout, cure: str) -> SerializeError:
 
 
 def _save_one(path: str, given: Path, layout: FileLayout) -> SavedFile:
-    with explained(path, layout.size), new_file(path) as file:
+    with file_errors(path, layout.size), new_file(path) as file:
         _write(file, layout)
         with superseded_data(path):
             file.publish()
@@ -167,7 +167,7 @@ def _save_two(model: ir.Model, path: str, given: Path, threshold: int) -> SavedF
     layout, data_layout = lay_out(model, _location(data_path), threshold)
     if not data_layout.parts:
         return _save_one(path, given, layout)
-    with explained(path, layout.size + data_layout.size), new_pair(path, data_path) as pair:
+    with file_errors(path, layout.size + data_layout.size), new_pair(path, data_path) as pair:
         _write(pair.data, data_layout)
         _write(pair.model, layout)
         name = pair.publish(lambda file: _write(file, lay_out(model, pair.own_name, threshold)[0]))

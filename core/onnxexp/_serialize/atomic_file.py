@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from onnxexp._errors import SerializeError
 from onnxexp._serialize.hidden_folder import hidden_folder
 
-__all__ = ["NewFile", "checked_target", "copy_permissions", "explained", "new_file", "write_file"]
+__all__ = ["NewFile", "checked_target", "copy_permissions", "file_errors", "new_file", "write_file"]
 
 _NOT_SUPPORTED = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.ENODEV}
 _WORTH_RESERVING = 1 << 20
@@ -107,7 +107,7 @@ def write_file(path: str | os.PathLike[str], content: str | bytes | memoryview, 
     """
     target = checked_target(path)
     data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
-    with explained(target, len(data)), new_file(target, lasting=lasting) as file:
+    with file_errors(target, len(data)), new_file(target, lasting=lasting) as file:
         file.file.write(data)
         file.publish()
 
@@ -180,7 +180,7 @@ def _status(path: str) -> os.stat_result | None:
 
 
 @contextlib.contextmanager
-def explained(path: str, size: int) -> Iterator[None]:
+def file_errors(path: str, size: int) -> Iterator[None]:
     """Turn the system's errors during a write into SerializeErrors with a cure."""
     try:
         yield

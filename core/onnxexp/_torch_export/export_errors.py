@@ -20,7 +20,7 @@ from torch.fx.experimental.symbolic_shapes import (
 
 from onnxexp._capture.example_inputs import enlargement_note
 from onnxexp._capture.source_lines import innermost_user_line, is_user_code, metadata_location
-from onnxexp._neutral_graph import Where
+from onnxexp._neutral_graph import SourceLocation
 from onnxexp._request.dynamic_shapes import DynamicSpec
 from onnxexp._torch_export.guard_warnings import source_of
 from onnxexp._torch_export.symbol_names import size_label
@@ -165,7 +165,7 @@ def _operator(error: BaseException) -> str:
     return ""
 
 
-def _location_text(line: Where) -> str:
+def _location_text(line: SourceLocation) -> str:
     return f"\n  {line}" if line.file else ""
 
 

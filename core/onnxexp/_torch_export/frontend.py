@@ -16,7 +16,7 @@ from onnxexp._capture.captured_program import CapturedProgram, CaptureRefused
 from onnxexp._capture.example_inputs import adapted_inputs, describe_enlargement, enlargement_note, other_examples, with_sizes
 from onnxexp._capture.fitting_examples import fitting_example
 from onnxexp._capture.kept_tensors import warn_of_kept_tensors
-from onnxexp._capture.model_tensors import restored_state, unharmed
+from onnxexp._capture.model_tensors import preserved_model, restored_state
 from onnxexp._capture.reshape_sizes import exact_reshape_sizes
 from onnxexp._capture.size_text import dim_text
 from onnxexp._capture.source_lines import model_error, record_user_lines
@@ -253,7 +253,7 @@ def _run(model: torch.nn.Module, args: Any, kwargs: Any) -> Any:
     """Run the model on a copy of an example. Raises CaptureError if the model fails."""
     arguments = pytree.tree_map_only(torch.Tensor, torch.clone, (args, kwargs))
     try:
-        with unharmed(model) as private:
+        with preserved_model(model) as private:
             return private(*arguments[0], **arguments[1])
     except Exception as error:
         raise model_error(error) from error

@@ -42,7 +42,7 @@ from onnxexp._capture.source_lines import (
     user_line_above,
 )
 from onnxexp._capture.torch_state import is_exporting, replace_attributes
-from onnxexp._neutral_graph import Where
+from onnxexp._neutral_graph import SourceLocation
 from onnxexp._request.dynamic_shapes import DynamicSpec, user_inputs
 from onnxexp._torch_export.program_modes import shape_env
 from onnxexp._torch_export.squeezed_axes import compared_with_one, is_returned_squeeze, possibly_one
@@ -82,7 +82,7 @@ class _GuardSource(traceback.FrameSummary):
     condition follows from earlier guards, `interpreted` whether Dynamo evaluated it.
     """
 
-    users, converts, known, interpreted = Where(), False, False, False
+    users, converts, known, interpreted = SourceLocation(), False, False, False
 
 
 @contextlib.contextmanager
@@ -119,7 +119,7 @@ def _guard_source(frame: FrameType | None) -> _GuardSource | None:
         converts, frame = converts or frame.f_code.co_name in _CONVERSIONS, frame.f_back
     if frame is None:
         return None
-    users = user_line_above(frame) if is_exporting() else Where()
+    users = user_line_above(frame) if is_exporting() else SourceLocation()
     file, line = frame.f_code.co_filename, frame.f_lineno
     interpreted = file.startswith(_DYNAMO) and file != guards.__file__
     if interpreted:
@@ -193,24 +193,24 @@ def conditions(program: ExportedProgram, spec: DynamicSpec, fixed: bool = False,
             line = _source_line(env, source, expr, fixed) if expr not in found and _restricts_inputs(env, expr) else ""
             if line and not _always_holds(env, expr, small if _counts_at_one(source) else samples, found):
                 found[expr] = line
-        elif isinstance(source, Where) and free_unbacked_symbols(guard):
+        elif isinstance(source, SourceLocation) and free_unbacked_symbols(guard):
             found[guard] = str(source)
     return {expr: f"{condition_text(expr, names)} ({line})" for expr, line in found.items()}
 
 
-def _counts_at_one(source: _GuardSource | Where) -> bool:
+def _counts_at_one(source: _GuardSource | SourceLocation) -> bool:
     """Whether a condition counts at size 1.
 
     A branch of an installed package at size 1 is usually another way to the same result, as in attention to one token.
     """
-    if isinstance(source, Where):
+    if isinstance(source, SourceLocation):
         return True
     return is_user_code(source.filename) and not source.interpreted and not is_installed(source.filename)
 
 
 def _decisions(
     env: ShapeEnv, program: ExportedProgram, fixed: bool, known: bool
-) -> Iterator[tuple[sympy.Expr, _GuardSource | Where]]:
+) -> Iterator[tuple[sympy.Expr, _GuardSource | SourceLocation]]:
     """Yield the conditions on sizes, also those of squeeze, with their sources."""
     for guard in env.guards:
         source = source_of(guard)
@@ -276,9 +276,9 @@ def _restricts_inputs(env: ShapeEnv, expr: sympy.Expr) -> bool:
     return not (fits and (expr.lhs - expr.rhs).xreplace(env.backed_var_to_val) == 0)
 
 
-def _source_line(env: ShapeEnv, frame: _GuardSource | Where, expr: sympy.Expr, fixed: bool) -> str:
+def _source_line(env: ShapeEnv, frame: _GuardSource | SourceLocation, expr: sympy.Expr, fixed: bool) -> str:
     """Return the line that evaluated the condition; "" if it does not count."""
-    if isinstance(frame, Where):
+    if isinstance(frame, SourceLocation):
         return str(frame)
     file, line = frame.filename, frame.lineno or 0
     if is_user_code(file):

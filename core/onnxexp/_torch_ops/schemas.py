@@ -13,7 +13,10 @@ from onnxexp._errors import LoweringError
 from onnxexp._neutral_graph import Node, ScalarType, TensorType, Value
 from onnxexp._torch_ops.result_types import result_types
 
-__all__ = ["NoOverload", "bind", "cache_by_operator", "called", "chosen", "full_name", "listed", "overload", "schemas", "takes"]
+__all__ = [
+    "NoOverload", "accepts", "bind", "cache_by_operator", "called", "choose_overload",
+    "full_name", "overload", "returns_list", "schemas",
+]  # fmt: skip
 
 T = TypeVar("T")
 _PERMANENT = frozenset(["aten", "onnxexp", "prim"])
@@ -74,13 +77,13 @@ def called(name: str, args: Sequence[Any], where: Node, fresh: Callable[[], str]
     Raises NoOverload where torch has no such operator, or none takes the arguments; LoweringError for an unknown
     number of outputs.
     """
-    schema = chosen(name, args)
+    schema = choose_overload(name, args)
     packet = name.partition(".")[0]
     full = f"{packet}.{schema.overload_name}" if schema.overload_name else packet
     bound = bind(schema, args, {})
     types = result_types(overload(full), bound, fresh)
     count: int | None = len(schema.returns)
-    if listed(schema):
+    if returns_list(schema):
         count = outputs if outputs is not None else None if types is None else len(types)
         if count is None:
             raise LoweringError(f"how many tensors {full} returns here is not known at export; pass outputs=")
@@ -90,7 +93,7 @@ def called(name: str, args: Sequence[Any], where: Node, fresh: Callable[[], str]
     return Node(full, bound, [Value(base, type_) for type_ in types], where=where.where)
 
 
-def listed(schema: torch.FunctionSchema) -> bool:
+def returns_list(schema: torch.FunctionSchema) -> bool:
     """Whether the operator returns a list of tensors."""
     return [str(result.type) for result in schema.returns] == ["List[Tensor]"]
 
@@ -102,19 +105,19 @@ def schemas(name: str) -> list[torch.FunctionSchema]:
     return [each for each in found if not suffix or each.overload_name == suffix]
 
 
-def chosen(name: str, args: Sequence[Any]) -> torch.FunctionSchema:
+def choose_overload(name: str, args: Sequence[Any]) -> torch.FunctionSchema:
     """Choose the overload that takes these Values, Tensors and Python constants.
 
     Raises NoOverload where there is none.
     """
-    schema = next((each for each in schemas(name) if takes(each, args)), None)
+    schema = next((each for each in schemas(name) if accepts(each, args)), None)
     if schema is None:
         known = "; ".join(map(str, schemas(name.partition(".")[0]))) or "torch has no such operator"
         raise NoOverload(f"{name} does not take ({', '.join(map(repr, args))}): {known}")
     return schema
 
 
-def takes(schema: torch.FunctionSchema, args: Sequence[Any]) -> bool:
+def accepts(schema: torch.FunctionSchema, args: Sequence[Any]) -> bool:
     """Whether a call with positional arguments fits a schema."""
     formals = schema.arguments
     if len(args) > len(formals) or any(argument.is_out for argument in formals):

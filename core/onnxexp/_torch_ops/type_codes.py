@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["DTYPES", "MEMORY_FORMATS", "VALUES", "type_code"]
+__all__ = ["DTYPES", "MEMORY_FORMATS", "TYPE_CODES", "type_code"]
 
 DTYPES = (
     torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64,
@@ -17,7 +17,7 @@ DTYPES = (
 """c10::ScalarType, in order; None for the types that Python's torch does not have."""
 _LAYOUTS = (torch.strided, torch.sparse_coo)
 MEMORY_FORMATS = (torch.contiguous_format, torch.preserve_format, torch.channels_last, torch.channels_last_3d)
-VALUES: dict[str, tuple[Any, ...]] = {"ScalarType": DTYPES, "Layout": _LAYOUTS, "MemoryFormat": MEMORY_FORMATS}
+TYPE_CODES: dict[str, tuple[Any, ...]] = {"ScalarType": DTYPES, "Layout": _LAYOUTS, "MemoryFormat": MEMORY_FORMATS}
 """The values by code, by the type of a schema's argument."""
 
 
@@ -25,4 +25,4 @@ def type_code(value: Any) -> Any:
     """Return the code of a dtype, a layout or a memory format; anything else as it is."""
     if not isinstance(value, (torch.dtype, torch.layout, torch.memory_format)):
         return value
-    return next((table.index(value) for table in VALUES.values() if value in table), value)
+    return next((table.index(value) for table in TYPE_CODES.values() if value in table), value)

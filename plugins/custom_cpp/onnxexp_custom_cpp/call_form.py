@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, OptionError, Tensor
-from onnxexp.rewriting import to_onnx
+from onnxexp.rewriting import onnx_dtype
 
 __all__ = ["LETTERS", "CallForm"]
 
@@ -131,7 +131,7 @@ def _attribute(op: Builder, arg: Any, name: str, letter: str) -> Any:
         )
     value = op.static(arg, name)
     if isinstance(value, torch.dtype):
-        return int(to_onnx(value))
+        return int(onnx_dtype(value))
     if letter in ("f", "fs"):
         return [float(each) for each in value] if letter == "fs" else float(value)
     if letter in ("i", "is"):

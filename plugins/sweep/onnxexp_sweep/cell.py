@@ -113,9 +113,9 @@ def _exported(job: Mapping[str, Any], record: Record) -> dict[str, onnxexp.ONNXP
             )
         return programs
     with record.step("load"):
-        from onnxexp.commands import load
+        from onnxexp.commands import load_target
 
-        target = load(job["target"])
+        target = load_target(job["target"])
     with record.step("export"):
         own = {name: value for name, value in target.options.items() if name not in ("verify", "f")}
         if "dynamic_shapes" in options:
@@ -180,7 +180,7 @@ def _resized(program: onnxexp.ONNXProgram, sizes: Mapping[str, int]) -> tuple[Se
 
     from onnxexp.checking import size_at
     from onnxexp.commands import nearest
-    from onnxexp.frontends import grow
+    from onnxexp.frontends import resize_example
 
     flat, structure = pytree.tree_flatten((tuple(program.example[0]), dict(program.example[1])))
     spec = program.spec.axes if program.spec is not None else ()
@@ -194,7 +194,7 @@ def _resized(program: onnxexp.ONNXProgram, sizes: Mapping[str, int]) -> tuple[Se
             )
     for index, axis, name in axes:
         if (size := size_at(name, {**present, **sizes})) is not None:
-            flat[index] = grow(flat[index], axis, size)
+            flat[index] = resize_example(flat[index], axis, size)
     args, kwargs = pytree.tree_unflatten(flat, structure)
     return args, kwargs
 

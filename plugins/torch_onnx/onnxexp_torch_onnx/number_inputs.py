@@ -15,7 +15,15 @@ import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError, LoweringError, ONNXProgram, warn
-from onnxexp.frontends import ScriptFunction, ScriptModule, TensorList, as_module, forward_of, register_containers, whole_lists
+from onnxexp.frontends import (
+    ScriptFunction,
+    ScriptModule,
+    TensorList,
+    as_module,
+    forward_of,
+    lists_as_leaves,
+    register_containers,
+)
 
 __all__ = ["Example", "export_with_number_inputs", "read_example", "take_floats_as_doubles"]
 
@@ -70,7 +78,7 @@ def read_example(model: Any, args: Any, kwargs: Mapping[str, Any] | None, names:
     register_containers((positional, named))
     scripted = isinstance(model, (ScriptModule, ScriptFunction))
     if scripted:
-        positional, named = whole_lists(as_module(model), positional, named, "script")
+        positional, named = lists_as_leaves(as_module(model), positional, named, "script")
     leaves, spec = pytree.tree_flatten((positional, named))
     found = [
         index

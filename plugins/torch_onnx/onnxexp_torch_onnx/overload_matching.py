@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, Tensor
-from onnxexp.torch_ops import VALUES, NoOverload, chosen, schemas, takes
+from onnxexp.torch_ops import TYPE_CODES, NoOverload, accepts, choose_overload, schemas
 
 __all__ = ["decode_arguments", "match_overload", "overloads"]
 
@@ -34,11 +34,11 @@ def match_overload(op: Builder, full: str, args: Sequence[Any]) -> tuple[torch.F
     Raises NoOverload where no overload takes the converted arguments.
     """
     try:
-        schema, matched = chosen(full, args), list(args)
+        schema, matched = choose_overload(full, args), list(args)
     except NoOverload:
         for schema in overloads(full):
             matched = [_converted(op, str(formal.type), arg) for formal, arg in zip(schema.arguments, args, strict=False)]
-            if len(args) <= len(schema.arguments) and takes(schema, matched):
+            if len(args) <= len(schema.arguments) and accepts(schema, matched):
                 break
         else:
             raise
@@ -49,7 +49,7 @@ def decode_arguments(schema: torch.FunctionSchema, args: Sequence[Any]) -> list[
     """Decode the dtypes, layouts and memory formats of a call by its schema."""
     arguments: Sequence[Any] = schema.arguments
     kinds = (str(argument.real_type).removeprefix("Optional[").removesuffix("]") for argument in arguments)
-    tables = map(VALUES.get, kinds)
+    tables = map(TYPE_CODES.get, kinds)
     return [table[arg] if table is not None and type(arg) is int else arg for table, arg in zip(tables, args, strict=False)]
 
 

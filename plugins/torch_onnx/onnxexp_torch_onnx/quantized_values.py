@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp.frontends import ScriptModule, call_unharmed, forward_of
+from onnxexp.frontends import ScriptModule, call_preserved, forward_of
 
 __all__ = ["quantized_as_parts", "with_quantized_parts"]
 
@@ -81,7 +81,7 @@ def _has_quantized(program: ScriptModule, args: Any, kwargs: Any) -> bool:
     if positional and type(positional[-1]) is dict:
         positional, named = positional[:-1], {**positional[-1], **named}
     with torch.no_grad():
-        return any(map(_is_quantized, pytree.tree_leaves(call_unharmed(program, positional, named))))
+        return any(map(_is_quantized, pytree.tree_leaves(call_preserved(program, positional, named))))
 
 
 def _takes_parts(model: Any, capture: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.rewriting import to_onnx
+from onnxexp.rewriting import onnx_dtype
 from onnxexp_torch_onnx.enums import TensorProtoDataType
 from onnxexp_torch_onnx.errors import OnnxExporterError, SymbolicValueError
 
@@ -123,7 +123,7 @@ class JitScalarType(enum.IntEnum):
         dtype = _STORED.get(self) or _FACTS[self][2]
         if dtype is None or self is JitScalarType.COMPLEX32:
             return TensorProtoDataType.UNDEFINED
-        return TensorProtoDataType(int(to_onnx(dtype)))
+        return TensorProtoDataType(int(onnx_dtype(dtype)))
 
     def onnx_compatible(self) -> bool:
         """Return whether ONNX has this type."""

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from onnxexp import LoweringError
-from onnxexp.torch_ops import bind, listed, overload, result_types
+from onnxexp.torch_ops import bind, overload, result_types, returns_list
 from onnxexp_torch_onnx.context import GraphContext
 from onnxexp_torch_onnx.overload_matching import match_overload, overloads
 
@@ -32,7 +32,7 @@ def torch_op(g: GraphContext, name: str, *args: Any, _outputs: int | None = None
     schema, matched = match_overload(g.scratch.op, full, [g.scratch.emitter.look_up(each) for each in values])
     packet = full.partition(".")[0]
     overload_name = schema.overload_name or None
-    if not listed(schema):
+    if not returns_list(schema):
         return g.op(packet, *values, outputs=len(schema.returns), overload_s=overload_name)
     found = overload(f"{packet}.{overload_name}" if overload_name else packet)
     types = None if _outputs is not None else result_types(found, bind(schema, matched, {}), g.scratch.op.fresh_dim)

@@ -15,7 +15,7 @@ import torch
 from onnxexp import OpsetError, OptionError
 from onnxexp.frontends import DynamicSpec, TensorList
 from onnxexp.graph import TensorType, Value
-from onnxexp.rewriting import to_onnx
+from onnxexp.rewriting import onnx_dtype
 from onnxexp_torchscript import python_numbers
 from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor
 from onnxexp_torchscript.export_time_values import Items, Maybe
@@ -108,7 +108,7 @@ class ContainerInputs:
         for value, element in self._elements.items():
             # One name is one size in a file, and each element of a sequence has its own.
             sizes = [size if isinstance(size, int) else None for size in element.shape]
-            found[value] = ir.SequenceType(ir.TensorType(to_onnx(element.dtype))), ir.Shape(sizes)
+            found[value] = ir.SequenceType(ir.TensorType(onnx_dtype(element.dtype))), ir.Shape(sizes)
         for value in self._optional:
             inner, shape = found[value] if value in found else _tensor(value.type)
             found[value] = ir.OptionalType(inner), shape
@@ -117,7 +117,7 @@ class ContainerInputs:
 
 
 def _tensor(type_: Any) -> tuple[ir.TypeProtocol, ir.Shape]:
-    return ir.TensorType(to_onnx(type_.dtype)), ir.Shape(type_.sizes)
+    return ir.TensorType(onnx_dtype(type_.dtype)), ir.Shape(type_.sizes)
 
 
 def _check(name: str, value: TensorList) -> None:

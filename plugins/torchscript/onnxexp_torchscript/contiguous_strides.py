@@ -10,7 +10,7 @@ import torch
 
 from onnxexp_torchscript import python_numbers
 from onnxexp_torchscript.interpreter import Interpreter
-from onnxexp_torchscript.jit_schemas import restrides
+from onnxexp_torchscript.jit_schemas import changes_shape
 
 __all__ = ["stride"]
 
@@ -36,5 +36,5 @@ def _is_made_contiguous(interpreter: Interpreter, tensor: Any) -> bool:
     """Return whether a tensor comes from contiguous() or a contiguous clone()."""
     nodes = interpreter.graph.nodes
     asked = [node.args[-1] for node in nodes if tensor in node.outputs and node.op in ("aten::clone", "aten::contiguous")]
-    written = any(restrides(node.op) and tensor is node.args[0] for node in nodes)
+    written = any(changes_shape(node.op) and tensor is node.args[0] for node in nodes)
     return bool(asked) and asked[0] in (torch.contiguous_format, 0) and not written

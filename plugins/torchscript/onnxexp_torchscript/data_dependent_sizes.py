@@ -10,7 +10,7 @@ import sympy  # type: ignore[import-untyped]
 import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 
-from onnxexp.frontends import restore
+from onnxexp.frontends import restore_shape_env
 from onnxexp.graph import TensorType, Value
 from onnxexp_torchscript.abstract_tensor import AbstractTensor, expr_of, same
 from onnxexp_torchscript.shape_functions import broadcast, goes_into
@@ -107,7 +107,7 @@ class UnbackedSizes:
             return result
         equal = {*tied, *map(self.env.replace, tied)}
         renewed = self._renewed(result, equal)
-        restore(self.env, before)
+        restore_shape_env(self.env, before)
         return renewed
 
     def _renewed(self, result: Any, old: set[Any]) -> Any:

@@ -13,13 +13,13 @@ from typing import Any, TypeAlias
 import torch
 
 from onnxexp import CaptureError, OnnxExporterError
-from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value, Where, values_in
+from onnxexp.graph import Graph, Node, ScalarType, SourceLocation, TensorType, Value, values_in
 from onnxexp.rewriting import UniqueNames
 from onnxexp_torchscript import python_numbers
 from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor
 from onnxexp_torchscript.export_time_values import Items, Journal, Maybe, Module, Presence, Text
 from onnxexp_torchscript.jit_nodes import inputs, outputs
-from onnxexp_torchscript.jit_schemas import Call, named, restrides
+from onnxexp_torchscript.jit_schemas import Call, changes_shape, named
 from onnxexp_torchscript.python_numbers import Number
 from onnxexp_torchscript.source_locations import Places
 from onnxexp_torchscript.traced_types import recorded, unpacked
@@ -86,7 +86,7 @@ class Interpreter:
         self.modules: dict[str, Module] = {}
         self.changed: dict[str, None] = {}
         self.kept: dict[str, None] = {}
-        self.not_one: dict[Any, Where] = {}
+        self.not_one: dict[Any, SourceLocation] = {}
         self.only_one: dict[Any, None] = {}
         self.unraised: dict[str, None] = {}
         self._places = places
@@ -128,9 +128,9 @@ class Interpreter:
         return [self.env[value.unique()] for value in inputs(node)]
 
     @property
-    def where(self) -> Where:
+    def where(self) -> SourceLocation:
         """The place of the current node."""
-        return Where() if self.node is None else self._places.of(self.node)
+        return SourceLocation() if self.node is None else self._places.of(self.node)
 
     def at(self, node: Any) -> Interpreter:
         """Set the node that errors refer to."""
@@ -239,7 +239,7 @@ class Interpreter:
         bound = self.bound(call, args)
         if call.writes:
             self.sizes.unbacked.forget()
-            if restrides(name):
+            if changes_shape(name):
                 self._sizes_asked = {key: size for key, size in self._sizes_asked.items() if key[0] is not bound[0]}
         if node is not None and self.traced and not call.depends and not self._is_dynamic(bound):
             types = [recorded(value) for value in (unpacked(node) if call.lists else outputs(node))]
@@ -261,11 +261,11 @@ class Interpreter:
         else:
             results = self.results(name, fake)
         self.append(name, bound, values_in(results), where)
-        return bound[0] if call.writes and restrides(name) else results  # one tensor, whose shape later calls change as well
+        return bound[0] if call.writes and changes_shape(name) else results  # one tensor, whose shape later calls change as well
 
-    def append(self, name: str, args: list[Any], outputs: list[Value], where: Where | None = None, blocks: Any = ()) -> None:
+    def append(self, name: str, args: Any, made: list[Value], where: SourceLocation | None = None, blocks: Any = ()) -> None:
         """Append a node."""
-        self.graph.nodes.append(Node(name, args, outputs, list(blocks), where or self.where))
+        self.graph.nodes.append(Node(name, args, made, list(blocks), where or self.where))
 
     def results(self, name: str, fake: Any) -> Any:
         """Create the values for the result of a fake call."""

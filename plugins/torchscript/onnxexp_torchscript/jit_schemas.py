@@ -7,10 +7,9 @@ from typing import Any
 
 import torch
 
-from onnxexp.torch_ops import VALUES, cache_by_operator, facts, overload
-from onnxexp.torch_ops import restrides as changes_strides
+from onnxexp.torch_ops import TYPE_CODES, cache_by_operator, changes_strides, mutation_info, overload
 
-__all__ = ["Call", "named", "restrides"]
+__all__ = ["Call", "named", "changes_shape"]
 
 _DEPENDING = frozenset({"aten::where", "aten::nonzero_numpy", "aten::argwhere", "aten::bincount", "aten::_pack_padded_sequence"})
 """Composites whose result's size depends on contents; the others have torch's tags."""
@@ -64,7 +63,7 @@ def named(name: str) -> Call:
         found,
         tensors=frozenset(index for index, kind in enumerate(kinds) if kind == "Tensor"),
         tensor_lists=frozenset(index for index, kind in enumerate(kinds) if kind.startswith("List[") and "Tensor" in kind),
-        counted=tuple((index, VALUES[kind]) for index, kind in enumerate(kinds) if kind in VALUES),
+        counted=tuple((index, TYPE_CODES[kind]) for index, kind in enumerate(kinds) if kind in TYPE_CODES),
         lists=any(str(result.type) == "List[Tensor]" for result in schema.returns),
         depends=data_dependent and name != "aten::where.self",
         writes=bool(schema.is_mutable),
@@ -73,7 +72,7 @@ def named(name: str) -> Call:
 
 
 @cache_by_operator
-def restrides(name: str) -> bool:
+def changes_shape(name: str) -> bool:
     """Return whether an operator changes the shape of a tensor in place."""
-    known = facts(name)
+    known = mutation_info(name)
     return bool(known.written) and name.partition(".")[0].endswith("_") and changes_strides(name)

@@ -9,7 +9,7 @@ import torch
 
 from onnxexp import CaptureError
 from onnxexp.graph import Graph, ScalarType, Value
-from onnxexp.rewriting import of_python
+from onnxexp.rewriting import dtype_of_number
 from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor, expr_of
 from onnxexp_torchscript.export_time_values import Items
 from onnxexp_torchscript.interpreter import Interpreter
@@ -127,12 +127,12 @@ class Collected:
         if isinstance(thing, Value) and not isinstance(thing.type, ScalarType):
             return thing
         kind = thing.type.kind if isinstance(thing, Value) and isinstance(thing.type, ScalarType) else type(unwrap(thing))
-        return self._interpreter.emit("aten::scalar_tensor", [thing, of_python(kind()), None, None, None])
+        return self._interpreter.emit("aten::scalar_tensor", [thing, dtype_of_number(kind()), None, None, None])
 
     def _dtype(self) -> torch.dtype:
         if isinstance(self._element, AbstractTensor):
             return self._element.dtype
-        return of_python(self._interpreter.sizes.type_of(self._element).kind())  # type: ignore[union-attr] # a number
+        return dtype_of_number(self._interpreter.sizes.type_of(self._element).kind())  # type: ignore[union-attr] # a number
 
     def _sizes(self) -> list[Any]:
         return list(self._element.shape) if isinstance(self._element, AbstractTensor) else []

@@ -12,7 +12,7 @@ import sympy  # type: ignore[import-untyped]
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from onnxexp.frontends import Axis, DynamicSpec, derivation, grow
+from onnxexp.frontends import Axis, DynamicSpec, derived_dim, resize_example
 from onnxexp_torchscript.abstract_tensor import expr_of
 from onnxexp_torchscript.type_inference import TypeInference
 
@@ -169,7 +169,7 @@ def _sizes(spec: DynamicSpec, axes: AxisLengths) -> dict[sympy.Symbol, _Size]:
 
 def _limits(wanted: Axis) -> _Size:
     """Return the least and the largest length of an axis."""
-    derived = derivation(wanted.dim)
+    derived = derived_dim(wanted.dim)
     bounds = vars(vars(wanted.dim).get("root", wanted.dim))  # also Dim.DYNAMIC(min=..., max=...)
     high = bounds.get("max")
     low, high = bounds.get("min") or 1, high if isinstance(high, int) else None
@@ -270,7 +270,7 @@ def _example(
         changed[index] = number
     for (index, axis), length in lengths.items():
         if changed[index].shape[axis] != length:
-            changed[index] = grow(changed[index], axis, length)
+            changed[index] = resize_example(changed[index], axis, length)
     texts = [
         f"{leaf.name}: {' × '.join(map(str, new.shape)) if isinstance(new, torch.Tensor) else new}"
         for leaf, old, new in zip(spec.leaves, example, changed, strict=True)

@@ -12,7 +12,7 @@ import torch
 
 from onnxexp import CaptureError
 from onnxexp.checking import compare
-from onnxexp.frontends import DynamicSpec, call_unharmed
+from onnxexp.frontends import DynamicSpec, call_preserved
 from onnxexp_torchscript.trace import Recording, Trace
 from onnxexp_torchscript.trace_comparison import differences
 
@@ -76,7 +76,7 @@ def _run(recording: Recording, own: Sequence[Any]) -> Any:
     given = [leaf.detach().clone() if isinstance(leaf, torch.Tensor) else torch.tensor(leaf) for leaf in leaves]
     with recording.random.again(), torch.no_grad():
         if recording.module is not None:
-            return call_unharmed(recording.module, tuple(given), {})
+            return call_preserved(recording.module, tuple(given), {})
         graph = recording.graph.copy()
         torch._C._jit_pass_erase_shape_information(graph)
         return torch._C._create_function_from_graph("forward", graph)(*given, *stored)

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from onnxexp.graph import ScalarType, TensorType, Value
-from onnxexp.rewriting import of_python
-from onnxexp.torch_ops import DTYPES
+from onnxexp.rewriting import dtype_of_number
+from onnxexp.torch_ops import TYPE_CODES
 from onnxexp_torchscript import branches, constants, loops, python_numbers, script_objects, unknown_length_lists
 from onnxexp_torchscript.contiguous_strides import stride
 from onnxexp_torchscript.export_time_values import UNINITIALIZED, Items, Maybe
@@ -282,7 +282,7 @@ def _tensor(interpreter: Interpreter, data: Any, dtype: Any = None, device: Any 
 
 
 def _made_of(interpreter: Interpreter, data: Any, dtype: Any) -> Any:
-    wanted = DTYPES[dtype] if type(dtype) is int else dtype
+    wanted = TYPE_CODES["ScalarType"][dtype] if type(dtype) is int else dtype
     if isinstance(data, Items) and data.sequence is not None:
         made = unknown_length_lists.concatenated(interpreter, data, 0, new_axis=True)
         return made if wanted is None else interpreter.emit("aten::to.dtype", [made, wanted, False, False, None])
@@ -293,11 +293,11 @@ def _made_of(interpreter: Interpreter, data: Any, dtype: Any) -> Any:
     if isinstance(data, list):
         kinds = {branches.kind_of(python_numbers.unwrap(leaf)) for leaf in leaves if python_numbers.is_number(leaf)}
         kind = next((kind for kind in (float, int) if kind in kinds), bool)
-        wanted = wanted or of_python(kind())
+        wanted = wanted or dtype_of_number(kind())
         return interpreter.emit("aten::stack", [[_made_of(interpreter, element, wanted) for element in data], 0])
     if isinstance(data, Value) and isinstance(data.type, TensorType):
         return data if wanted is None else interpreter.emit("aten::to.dtype", [data, wanted, False, False, None])
-    natural = of_python(branches.kind_of(python_numbers.unwrap(data))())
+    natural = dtype_of_number(branches.kind_of(python_numbers.unwrap(data))())
     return interpreter.emit("aten::scalar_tensor", [data, wanted or natural, None, None, None])
 
 

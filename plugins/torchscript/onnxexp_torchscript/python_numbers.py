@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import torch
 
 from onnxexp.graph import ScalarType, TensorType, Value
-from onnxexp.rewriting import of_python
+from onnxexp.rewriting import dtype_of_number
 from onnxexp_torchscript.abstract_tensor import static_truth
 
 _SYMBOLIC: Any = torch
@@ -203,8 +203,8 @@ def wrap(result: Any) -> Number:
     """Wrap a number as the tracer does, as a 0-d tensor."""
     if isinstance(result, Value):
         assert isinstance(result.type, ScalarType)
-        return Number(result, of_python(result.type.kind()))
-    return Number(result, of_python(result))
+        return Number(result, dtype_of_number(result.type.kind()))
+    return Number(result, dtype_of_number(result))
 
 
 def as_tensor(writer: Writer, number: Number) -> Value:

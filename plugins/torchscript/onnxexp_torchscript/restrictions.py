@@ -12,7 +12,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from onnxexp import CaptureError, warn
 from onnxexp.frontends import condition_text
-from onnxexp.graph import Value, Where
+from onnxexp.graph import SourceLocation, Value
 from onnxexp_torchscript.abstract_tensor import expr_of
 from onnxexp_torchscript.python_numbers import unwrap
 from onnxexp_torchscript.traced_branches import Branch
@@ -39,7 +39,9 @@ _CURE_OF_TIES = (
 )
 
 
-def restrictions(sizes: TypeInference, not_one: Mapping[sympy.Expr, Where], only_one: Iterable[sympy.Expr]) -> Restrictions:
+def restrictions(
+    sizes: TypeInference, not_one: Mapping[sympy.Expr, SourceLocation], only_one: Iterable[sympy.Expr]
+) -> Restrictions:
     """Return the conditions that sizes are not 1, or are 1, as tests of leaves.
 
     Warns of sizes that must not be 1 in the ranges that the user asked for.

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from onnxexp.frontends import is_torch_nn, is_user_code
-from onnxexp.graph import Where
+from onnxexp.graph import SourceLocation
 from onnxexp_torchscript.jit_nodes import outputs
 
 __all__ = ["Places"]
@@ -58,9 +58,9 @@ class Places:
         self._modules = modules
         self._root = root
         self._inlined = inlined or bool(root)
-        self._known: dict[tuple[str, str, int], Where] = {}
+        self._known: dict[tuple[str, str, int], SourceLocation] = {}
 
-    def where(self, node: Any) -> Where:
+    def where(self, node: Any) -> SourceLocation:
         """Return the place of a node of a `torch._C.Graph`."""
         hierarchy, source = node.getModuleHierarchy() if self._inlined else node.scopeName(), node.sourceRange()
         file, line = _traced(source)
@@ -69,10 +69,10 @@ class Places:
         if known is None:
             scope, module = self._scope(hierarchy)
             file, line, code = (file, line, linecache.getline(file, line).strip()) if file else _scripted(source)
-            known = self._known[key] = Where(scope, module, file, line, code)
+            known = self._known[key] = SourceLocation(scope, module, file, line, code)
         return known
 
-    def of(self, node: Any) -> Where:
+    def of(self, node: Any) -> SourceLocation:
         """Return the place of a node, or for a compiler's node the place of its user."""
         own = self.where(node)
         if not own.file:

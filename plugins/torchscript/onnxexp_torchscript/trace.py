@@ -21,11 +21,11 @@ from onnxexp.frontends import (
     DynamicSpec,
     TensorList,
     model_error,
+    preserved_model,
     register_containers,
     replace_attributes,
     restored_state,
     run_fitting,
-    unharmed,
     warn_of_kept_tensors,
 )
 from onnxexp_torchscript.call_repair import broadcast_writes, fit
@@ -280,7 +280,7 @@ def run_example(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str
     """
     arguments = pytree.tree_map_only((torch.Tensor, TensorList), _cloned, (tuple(args), dict(kwargs)))
     try:
-        with unharmed(model) as private:
+        with preserved_model(model) as private:
             result = private(*arguments[0], **arguments[1])
             register_containers(result)
             return pytree.tree_map_only(torch.Tensor, torch.clone, result)  # it may be a parameter

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from onnxexp.frontends import code_line, is_user_code, only_raises_or_warns
-from onnxexp.graph import Where
+from onnxexp.graph import SourceLocation
 from onnxexp_torchscript.inplace_size_arithmetic import is_size
 
 __all__ = ["Branch", "recorded_branches"]
@@ -29,7 +29,7 @@ class Branch:
 
     condition: Any
     outcome: bool
-    where: Where
+    where: SourceLocation
 
 
 def recorded_branches(branches: list[Branch]) -> Iterator[tuple[Any, str, Callable[..., Any]]]:

@@ -21,17 +21,15 @@ from torch.utils._sympy.numbers import int_oo
 from onnxexp import CaptureError
 from onnxexp.frontends import (
     DynamicSpec,
-    derivation,
+    derived_dim,
     dim_text,
-    exact_reshape_sizes,
+    fake_kernels,
     name_of_size,
-    restore,
-    silence_torch_loggers,
-    silence_warnings,
-    snapshot,
+    restore_shape_env,
+    snapshot_shape_env,
 )
-from onnxexp.graph import Dim, ScalarType, TensorType, Type, Value, Where
-from onnxexp.torch_ops import overload, twin
+from onnxexp.graph import Dim, ScalarType, SourceLocation, TensorType, Type, Value
+from onnxexp.torch_ops import functional_overload, overload
 from onnxexp_torchscript.abstract_tensor import (
     NUMBERS,
     UNKNOWN,
@@ -50,7 +48,7 @@ from onnxexp_torchscript.abstract_tensor import (
 )
 from onnxexp_torchscript.call_probes import SizeProbe
 from onnxexp_torchscript.data_dependent_sizes import UnbackedSizes
-from onnxexp_torchscript.jit_schemas import restrides
+from onnxexp_torchscript.jit_schemas import changes_shape
 from onnxexp_torchscript.packed_batches import PackedBatches
 from onnxexp_torchscript.shape_functions import infer_result
 
@@ -82,7 +80,7 @@ class TypeInference:
         self._fakes: dict[Value, Any] = {}
         self._made: dict[Value, Any] = {}
         self._dynamic: set[Value] = set()
-        self._fixed: list[tuple[sympy.Symbol, Where]] = []
+        self._fixed: list[tuple[sympy.Symbol, SourceLocation]] = []
         self.inputs: dict[tuple[int, int | None], Any] = {}
         self.least: dict[sympy.Expr, int] = {}
         self.packed = PackedBatches()
@@ -93,7 +91,6 @@ class TypeInference:
 
     @functools.cached_property
     def mode(self) -> FakeTensorMode:
-        silence_torch_loggers()
         return FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=True)
 
     # Inputs
@@ -126,7 +123,7 @@ class TypeInference:
         return value
 
     def _symbol(self, wanted: Any, size: int, default: str) -> Any:
-        derived = derivation(wanted.dim)
+        derived = derived_dim(wanted.dim)
         if derived is None:
             name = wanted.name or default
             return self._named(name, size)
@@ -181,7 +178,9 @@ class TypeInference:
 
     # Running
 
-    def run(self, op: torch._ops.OpOverload, name: str, args: Sequence[Any], where: Where, *, local: bool = False) -> Any:
+    def run(
+        self, op: torch._ops.OpOverload, name: str, args: Sequence[Any], where: SourceLocation, *, local: bool = False
+    ) -> Any:
         """Infer a call's result from the graph's arguments, or UNKNOWN if that fails.
 
         A `local` call is in a block and may never run, so that it fixes no size.
@@ -189,7 +188,7 @@ class TypeInference:
         fakes = self._fakes_of(args)
         if has_unknown(fakes):
             return UNKNOWN
-        same_op = twin(name) if restrides(name) else None
+        same_op = functional_overload(name) if changes_shape(name) else None
         if same_op is None:
             return self._inferred(op, name, fakes, args, where, local)
         functional = overload(same_op)  # on a symbolic shape, torch's squeeze_ of a size that is not 1 ends the process
@@ -199,7 +198,7 @@ class TypeInference:
         return result
 
     def _inferred(
-        self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any], where: Where, local: bool
+        self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any], where: SourceLocation, local: bool
     ) -> Any:
         plain = self.unbacked.result(name, fakes, args)
         if plain is None:
@@ -236,8 +235,10 @@ class TypeInference:
             self._long_of[symbol] = expr
         return self._short_of[expr]
 
-    def _run(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any], where: Where, local: bool) -> Any:
-        before, guards = snapshot(self.env), len(self.env.guards)
+    def _run(
+        self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any], where: SourceLocation, local: bool
+    ) -> Any:
+        before, guards = snapshot_shape_env(self.env), len(self.env.guards)
         try:
             result = self.call(op, name, fakes, args)
         except Exception:  # noqa: BLE001 - torch's kernels have no common error for a size that is not known
@@ -249,12 +250,12 @@ class TypeInference:
         if result is not UNKNOWN and not doubtful and not fixed:
             tied = self._traced and not self.unbacked.differ_in_the_trace(before)
             return result if tied else self.unbacked.untied(result, before)
-        after = snapshot(self.env)
-        restore(self.env, before)
+        after = snapshot_shape_env(self.env)
+        restore_shape_env(self.env, before)
         self._forget_fakes(fixed)
         tried = self._probe.result(op, name, fakes, args)
         if tried is UNKNOWN and fixed and not doubtful and not local:  # the call is allowed at this size only
-            restore(self.env, after)
+            restore_shape_env(self.env, after)
             self._fixed += [(symbol, where) for symbol in fixed]
             return result
         return tried
@@ -268,7 +269,7 @@ class TypeInference:
 
     def call(self, op: torch._ops.OpOverload, name: str, abstracts: list[Any], args: Sequence[Any]) -> Any:
         """Run torch's kernel on fake tensors; the kernel's errors pass through."""
-        with self.mode, exact_reshape_sizes(), silence_warnings():
+        with fake_kernels(self.mode):
             return from_fake(self._called(op, name, to_fake(abstracts), args))
 
     def _called(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
@@ -296,7 +297,7 @@ class TypeInference:
         yield
         tied = [symbol for symbol in self.env.replacements.keys() - before if symbol in self.env.backed_var_to_val]
         if tied:
-            restore(self.env, {"replacements": {s: to for s, to in self.env.replacements.items() if s not in tied}})
+            restore_shape_env(self.env, {"replacements": {s: to for s, to in self.env.replacements.items() if s not in tied}})
             self._forget_fakes(tied)
 
     def joined(self, one: Any, other: Any) -> Any:
@@ -391,7 +392,7 @@ class TypeInference:
         automatic = {f"{spec.leaves[index].name}_dim_{axis}" for index, axis in self.inputs if axis is not None}
         for (index, axis), size in self.inputs.items():
             wanted = spec.axes[index][axis] if axis is not None else None
-            if wanted is None or wanted.name is None or derivation(wanted.dim) is not None:
+            if wanted is None or wanted.name is None or derived_dim(wanted.dim) is not None:
                 continue
             if self.names.get(expr_of(size)) in automatic or not expr_of(size).is_Symbol:
                 self.names[expr_of(size)] = wanted.name

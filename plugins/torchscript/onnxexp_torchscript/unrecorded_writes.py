@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from onnxexp import CaptureError
-from onnxexp.torch_ops import RESIZE_CURE, UNDECLARED
+from onnxexp.torch_ops import ALIASING_COMPOSITES
 from onnxexp_torchscript.jit_nodes import outputs
 from onnxexp_torchscript.made_constants import no_trace
 
@@ -30,7 +30,7 @@ def keep_writes(graph: Any) -> int:
     Returns the number of such writes. It is 0 where torch's schemas declare all aliases: torch then removes dead writes only.
     """
     nodes = list(graph.nodes())
-    if not any(node.kind() in UNDECLARED for node in nodes):
+    if not any(node.kind() in ALIASING_COMPOSITES for node in nodes):
         return 0
     written = [output for node in nodes if "!" in node.schema() for output in outputs(node)]
     for value in written:
@@ -91,4 +91,6 @@ def _check(name: str, tensor: torch.Tensor, count: int, memory_format: torch.mem
         why = "whose elements have another order in memory"
     else:
         return
-    raise CaptureError(f"{name} resizes a tensor {why}; cure: {RESIZE_CURE}")
+    raise CaptureError(
+        f"{name} resizes a tensor {why}; cure: take the elements with flatten()[:n].view(...), or pad() a new tensor"
+    )

@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from onnxexp.frontends import is_exporting, replace_attributes
+from onnxexp import is_in_onnx_export
+from onnxexp.frontends import replace_attributes
 
 __all__ = ["all_experts"]
 
@@ -43,7 +44,7 @@ def _over_all(layer: Any, forward: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(forward)
     def call(*args: Any, **options: Any) -> Any:
-        if not is_exporting():
+        if not is_in_onnx_export():
             return forward(*args, **options)
         with replace_attributes([(torch.Tensor, "nonzero", listed)]):
             return forward(*args, **options)

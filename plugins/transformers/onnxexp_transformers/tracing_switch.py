@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.frontends import is_exporting
+from onnxexp import is_in_onnx_export
 
 __all__ = ["tracing_switch"]
 
@@ -33,7 +33,7 @@ def tracing_switch() -> tuple[Any, str, Callable[[], bool]]:
             return False
         if torch.compiler.is_dynamo_compiling():  # strict capture cannot trace what follows
             return False
-        if not (torch.compiler.is_exporting() and is_exporting()):
+        if not (torch.compiler.is_exporting() and is_in_onnx_export()):
             return bool(original())
         return str(sys._getframe(1).f_globals.get("__name__")).partition(".")[0] in _PACKAGES
 

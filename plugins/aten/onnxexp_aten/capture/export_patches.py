@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp.frontends import is_exporting, replace_attributes
+from onnxexp import is_in_onnx_export
+from onnxexp.frontends import replace_attributes
 from onnxexp_aten.capture.computed_numbers.mode import KeepComputedNumbers, keep_traced_numbers
 from onnxexp_aten.capture.computed_sizes import keep_computed_sizes
 from onnxexp_aten.capture.data_dependent_ops import keep_data_dependent_ops
@@ -38,7 +39,7 @@ def keep_operators_whole() -> Iterator[None]:
 
     @functools.wraps(original)
     def export(*args: Any, **options: Any) -> Any:
-        if not is_exporting():  # another thread's own
+        if not is_in_onnx_export():  # another thread's own
             return original(*args, **options)
         strict = options.get("strict", False)
         with (
@@ -71,9 +72,9 @@ def _export_views(export: Callable[[], Any], model: torch.nn.Module) -> Any:
 
     @functools.wraps(forward)
     def call(*args: Any, **options: Any) -> Any:
-        if views and is_exporting():  # not in another thread
+        if views and is_in_onnx_export():  # not in another thread
             args, options = pytree.tree_map_only(torch.Tensor, torch.ops.aten.alias, (args, options))
-        elif is_exporting():
+        elif is_in_onnx_export():
             given[:] = [(leaf, _sizes(leaf)) for leaf in pytree.tree_leaves((args, options)) if isinstance(leaf, torch.Tensor)]
         return forward(*args, **options)
 

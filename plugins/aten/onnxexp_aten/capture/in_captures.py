@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from onnxexp.frontends import is_exporting, replace_attributes
+from onnxexp import is_in_onnx_export
+from onnxexp.frontends import replace_attributes
 
 __all__ = ["in_captures", "in_forward"]
 
@@ -20,7 +21,7 @@ def in_captures(original: Callable[..., Any], replacement: Callable[..., Any]) -
 
     @functools.wraps(original)
     def call(*args: Any, **options: Any) -> Any:
-        inside = torch.compiler.is_exporting() and is_exporting()
+        inside = torch.compiler.is_exporting() and is_in_onnx_export()
         return replacement(original, *args, **options) if inside else original(*args, **options)
 
     return call
@@ -35,7 +36,7 @@ def in_forward(model: torch.nn.Module, mode: TorchFunctionMode) -> contextlib.Ab
 
     @functools.wraps(forward)
     def call(*args: Any, **options: Any) -> Any:
-        with mode if is_exporting() else contextlib.nullcontext():
+        with mode if is_in_onnx_export() else contextlib.nullcontext():
             return forward(*args, **options)
 
     return replace_attributes([(model, "forward", call)])

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp.frontends import is_exporting, replace_attributes, restored_state
+from onnxexp import is_in_onnx_export
+from onnxexp.frontends import replace_attributes, restored_state
 from onnxexp_aten.capture.in_captures import in_captures
 
 __all__ = ["export_with_pieces", "trace_pieces"]
@@ -178,7 +179,7 @@ def _in_traces(name: str, replacement: Callable[..., Any]) -> Callable[..., Any]
 
     @functools.wraps(original)
     def call(*args: Any, **options: Any) -> Any:
-        inside = torch._C._is_tracing() and is_exporting()
+        inside = torch._C._is_tracing() and is_in_onnx_export()
         return replacement(_TracedPieces, original, *args, **options) if inside else original(*args, **options)
 
     return call

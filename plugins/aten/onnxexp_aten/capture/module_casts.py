@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.frontends import is_exporting
+from onnxexp import is_in_onnx_export
 
 __all__ = ["keep_modules"]
 
@@ -23,7 +23,7 @@ def keep_modules() -> tuple[Any, str, Callable[..., Any]]:
 
     @functools.wraps(original)
     def to(self: torch.nn.Module, *args: Any, **options: Any) -> Any:
-        return self if is_exporting() and not _changes(self, *args, **options) else original(self, *args, **options)
+        return self if is_in_onnx_export() and not _changes(self, *args, **options) else original(self, *args, **options)
 
     return torch.nn.Module, "to", to
 

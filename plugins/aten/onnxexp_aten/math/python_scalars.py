@@ -16,7 +16,7 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp.graph import ScalarType
-from onnxexp.rewriting import of_python
+from onnxexp.rewriting import dtype_of_number
 from onnxexp_aten.math.arithmetic import extreme, floor_divide, floor_remainder, select, truncated
 from onnxexp_aten.math.comparison_and_bitwise import equal, relate
 from onnxexp_aten.math.unary import round_
@@ -58,7 +58,7 @@ def _scalar(
 
 
 def _unified(op: Builder, args: tuple[Any, ...]) -> list[Tensor]:
-    dtypes = {arg.dtype if isinstance(arg, Tensor) else of_python(arg) for arg in args}
+    dtypes = {arg.dtype if isinstance(arg, Tensor) else dtype_of_number(arg) for arg in args}
     common = next((d for d in (torch.float64, torch.float32, torch.float16, torch.int64) if d in dtypes), None)
     return [op.cast(arg, common or (torch.bool if dtypes == {torch.bool} else torch.int64)) for arg in args]
 
@@ -73,7 +73,7 @@ def _of_kind(op: Builder, result: Any) -> Any:
         return kind(result)
     if kind is float and result.dtype.is_floating_point:
         return result
-    return op.cast(result, of_python(kind()))
+    return op.cast(result, dtype_of_number(kind()))
 
 
 # Arithmetic

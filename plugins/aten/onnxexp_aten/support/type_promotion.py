@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, Tensor
-from onnxexp.rewriting import to_onnx
+from onnxexp.rewriting import onnx_dtype
 
 __all__ = ["dtype_of", "promote", "promoted_dtype", "to_float"]
 
@@ -78,7 +78,7 @@ def _is_narrowed(arg: Any, dtype: torch.dtype) -> bool:
 def _rounded(op: Builder, x: Tensor) -> Tensor:
     """Cast back and forth: ONNX Runtime removes a single Cast to float16."""
     for dtype in (torch.float32, torch.float16):
-        (x,) = op.emit("", "Cast", [x], {"to": int(to_onnx(dtype))})
+        (x,) = op.emit("", "Cast", [x], {"to": int(onnx_dtype(dtype))})
     return x
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxexp import ExportContext, OptionError
-from onnxexp.rewriting import definitions
+from onnxexp.rewriting import onnxscript_functions
 from onnxexp_custom_cpp.bodies.traced_body import traced_body
 from onnxexp_custom_cpp.call_form import CallForm
 from onnxexp_custom_cpp.operators import EMITTED, Operator
@@ -70,7 +70,7 @@ def _signature(node: ir.Node) -> Any:
 
 def _add(model: ir.Model, operator: Operator, form: CallForm, node: ir.Node, overload: str, context: ExportContext) -> None:
     if _is_onnxscript(operator.body):
-        functions = definitions(operator.body, context.options.opset, context.options.custom_opsets)
+        functions = onnxscript_functions(operator.body, context.options.opset, context.options.custom_opsets)
         name = f"{functions[0].domain}::{functions[0].name}"
         if name != operator.onnx:
             raise OptionError(f"the body of {operator.onnx} is the onnxscript function {name}: give it that domain and name")

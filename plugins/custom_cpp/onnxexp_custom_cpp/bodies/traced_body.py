@@ -10,7 +10,7 @@ import torch
 
 import onnxexp
 from onnxexp import LoweringError, OnnxExporterError, Options
-from onnxexp.rewriting import from_onnx
+from onnxexp.rewriting import torch_dtype
 from onnxexp.torch_ops import overload as torch_operator
 from onnxexp_custom_cpp.bodies.in_work import working_on
 from onnxexp_custom_cpp.call_form import CallForm, type_name
@@ -105,7 +105,7 @@ def _constants(form: CallForm, node: ir.Node) -> Mapping[str, Any]:
         if value is not None and kind == "bool":
             value = bool(value)
         elif value is not None and kind == "ScalarType":
-            value = from_onnx(int(value))
+            value = torch_dtype(int(value))
         found[argument.name] = list(value) if isinstance(value, (list, tuple)) else value
     return found
 
@@ -124,7 +124,7 @@ def _example(value: ir.Value, numbers: dict[str, int]) -> tuple[torch.Tensor, di
             name = text if text.isidentifier() else f"size_{axis}_of_{len(numbers)}"
             sizes.append(numbers.setdefault(text, _SIZES[len(numbers) % len(_SIZES)]))
             named[axis] = name
-    return torch.zeros(sizes, dtype=from_onnx(value.dtype)), named
+    return torch.zeros(sizes, dtype=torch_dtype(value.dtype)), named
 
 
 def _function(model: ir.Model, operator: Operator, overload: str, node: ir.Node) -> ir.Function:

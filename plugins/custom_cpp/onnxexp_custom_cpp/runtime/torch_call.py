@@ -13,7 +13,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from onnxexp.rewriting import from_onnx
+from onnxexp.rewriting import torch_dtype
 from onnxexp.torch_ops import overload, type_code
 from onnxexp_custom_cpp.call_form import type_name
 from onnxexp_custom_cpp.runtime.errors import BridgeError
@@ -186,7 +186,7 @@ def _argument(formal: Any, word: str, inputs: list[ir.Value | None], node: ir.No
     if value is None:
         return Argument("constant", None)
     if kind == "number":
-        return Argument("float" if from_onnx(_type(value)).is_floating_point else "integer")
+        return Argument("float" if torch_dtype(_type(value)).is_floating_point else "integer")
     return Argument(_INPUT_KINDS[kind])
 
 
@@ -200,7 +200,7 @@ def _of_attribute(attribute: ir.Attr, kind: str, onnx_dtypes: bool) -> Any:
     if kind == "float":
         return float(value)
     if kind == "ScalarType" and onnx_dtypes:
-        return type_code(from_onnx(int(value)))
+        return type_code(torch_dtype(int(value)))
     return _Device(value) if kind == "Device" else value
 
 

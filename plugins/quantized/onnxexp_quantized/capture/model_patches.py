@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from onnxexp.frontends import ScriptModule, forward_of, is_exporting, replace_attributes, replace_functions
+from onnxexp import is_in_onnx_export
+from onnxexp.frontends import ScriptModule, forward_of, replace_attributes, replace_functions
 from onnxexp_quantized.capture import byte_tables, dynamic, parameters, prepacking, recurrent
 from onnxexp_quantized.capture.packed_weights import is_packed, unpack
 from onnxexp_quantized.capture.stored_tensors import quantized_weight, stored
@@ -94,7 +95,7 @@ class _Operator:
         self._implementation = implementation
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return (self._implementation if is_exporting() else self._packet)(*args, **kwargs)
+        return (self._implementation if is_in_onnx_export() else self._packet)(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._packet, name)

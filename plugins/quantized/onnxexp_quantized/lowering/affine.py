@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, Tensor
-from onnxexp.rewriting import to_onnx
+from onnxexp.rewriting import onnx_dtype
 
 __all__ = ["FLOAT8", "NARROW", "Affine", "as_scalar", "check_float8", "check_width", "dequantize", "kept_cast", "quantize"]
 
@@ -121,7 +121,7 @@ def kept_cast(op: Builder, x: Tensor, dtype: torch.dtype) -> Tensor:
         check_float8(op, x.dtype)
     if x.const is None or x.dtype == dtype:
         return op.cast(x, dtype)
-    (result,) = op.emit("", "Cast", [x], {"to": int(to_onnx(dtype))})
+    (result,) = op.emit("", "Cast", [x], {"to": int(onnx_dtype(dtype))})
     return result
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp.torch_ops import VALUES
+from onnxexp.torch_ops import TYPE_CODES
 from onnxexp_quantized.lowering.affine import (
     FLOAT8,
     Affine,
@@ -132,7 +132,7 @@ def _constant_like(op: Builder, x: Tensor, number: int) -> Tensor:
 
 def _dtype(given: Any) -> torch.dtype:
     """A dtype, which a schema's default has as a code."""
-    found = given if isinstance(given, torch.dtype) else VALUES["ScalarType"][given]
+    found = given if isinstance(given, torch.dtype) else TYPE_CODES["ScalarType"][given]
     assert isinstance(found, torch.dtype)
     return found
 

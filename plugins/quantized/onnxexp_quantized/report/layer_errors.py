@@ -69,7 +69,7 @@ def float_model(target: str, quantized: ModelFile) -> ModelFile:
     """
     if target.endswith(".onnx"):
         return load(Path(target))
-    from onnxexp.commands import load as load_target
+    from onnxexp.commands import load_target
 
     found = load_target(target)
     if not {"dynamic_shapes", "dynamic_axes"} & found.options.keys():

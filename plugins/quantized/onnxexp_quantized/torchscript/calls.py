@@ -11,7 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError
-from onnxexp.torch_ops import VALUES, type_code
+from onnxexp.torch_ops import TYPE_CODES, type_code
 from onnxexp_quantized.capture.functions import call
 from onnxexp_quantized.capture.model_patches import QUANTIZING
 from onnxexp_quantized.capture.quantized_tensor import StandIn
@@ -125,7 +125,7 @@ def _bound(schema: Any, args: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]
     given: list[Any] = []
     named: dict[str, Any] = {}
     for argument, value in zip(schema.arguments, args, strict=False):
-        values = VALUES.get(str(argument.real_type).removeprefix("Optional[").removesuffix("]"))
+        values = TYPE_CODES.get(str(argument.real_type).removeprefix("Optional[").removesuffix("]"))
         if values is not None and type(value) is int:
             value = values[value]
         if argument.kwarg_only:

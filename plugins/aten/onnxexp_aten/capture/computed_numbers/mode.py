@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from onnxexp.frontends import is_exporting, replace_attributes
+from onnxexp import is_in_onnx_export
+from onnxexp.frontends import replace_attributes
 from onnxexp_aten.capture.computed_numbers import elementwise, losses, norms, resizing
 
 __all__ = ["KeepComputedNumbers", "keep_traced_numbers"]
@@ -51,7 +52,7 @@ def keep_traced_numbers() -> contextlib.AbstractContextManager[None]:
 def _with_compositions(trace: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(trace)
     def call(*args: Any, **options: Any) -> Any:
-        if not is_exporting():  # another thread's own
+        if not is_in_onnx_export():  # another thread's own
             return trace(*args, **options)
         originals: dict[int, Any] = {}
         table = []
