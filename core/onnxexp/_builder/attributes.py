@@ -89,7 +89,10 @@ def guess(name: str, value: Any) -> ir.Attr:
 
 
 def key(attributes: dict[str, ir.Attr]) -> tuple[Any, ...] | None:
-    """A key, equal for equal attributes; None for graphs, types and large tensors."""
+    """Return a key, equal for equal attributes.
+
+    The result is None for graphs, types and large tensors.
+    """
     parts = []
     for name in sorted(attributes):
         value, kind = attributes[name].value, attributes[name].type

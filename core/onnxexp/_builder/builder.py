@@ -73,7 +73,7 @@ class Builder(ControlFlow):
 
     @classmethod
     def for_export(cls, context: ExportContext) -> Builder:
-        """The builder of one export, with its options."""
+        """Create the builder of one export, with its options."""
         options = context.options
         return cls(options.opset, custom_opsets=options.custom_opsets, fold=options.fold, target=options.target, context=context)
 
@@ -99,7 +99,7 @@ class Builder(ControlFlow):
         return list(self.resolve(self.node.args))
 
     def resolve(self, arg: Any) -> Any:
-        """The Tensors and Python constants of an argument of a captured node."""
+        """Return the Tensors and Python constants of an argument of a captured node."""
         return self._resolve(arg)
 
     @contextlib.contextmanager
@@ -136,7 +136,10 @@ class Builder(ControlFlow):
     # The ONNX graph so far
 
     def producer(self, x: Tensor) -> Producer | None:
-        """The ONNX node that makes `x`; None for constants and for the inputs of graphs."""
+        """Return the ONNX node that makes `x`.
+
+        The result is None for constants and for the inputs of graphs.
+        """
         return find_producer(self._state, x)
 
     @property
@@ -145,7 +148,7 @@ class Builder(ControlFlow):
         return [self._state.tensors[value] for value in self._state.main.inputs]
 
     def size_of(self, size: Dim) -> int | Tensor | None:
-        """A captured size (``batch``, ``2*batch + 1``) as a number or 0-d int64 tensor.
+        """Compute a captured size (``2*batch + 1``), a number or 0-d int64 tensor.
 
         Returns None where it does not follow from the sizes of the model's inputs.
         """
@@ -159,7 +162,7 @@ class Builder(ControlFlow):
         return functools.partial(self.call, "", name)
 
     def domain(self, domain: str, version: int | None = None) -> Domain:
-        """The operators of another domain: ``op.domain("my.domain").Foo(x, alpha=1.0)``.
+        """Return the operators of a domain: ``op.domain("my.domain").Foo(x, alpha=1.0)``.
 
         `version` is imported where the user's `custom_opsets` have none. Raises LoweringError where the model imports another.
         """
@@ -214,7 +217,7 @@ class Builder(ControlFlow):
     def emit(
         self, domain: str, name: str, inputs: Sequence[Any], attributes: Mapping[str, Any], outputs: int = 1
     ) -> tuple[Tensor, ...]:
-        """A node of an operator without a schema; `Domain` describes its output types.
+        """Emit a node of an operator without a schema; `Domain` describes its types.
 
         `attributes` are Python values or `onnx_ir.Attr`; those that are None are left out.
         """
@@ -250,18 +253,18 @@ class Builder(ControlFlow):
     # Constants
 
     def constant(self, value: Any, dtype: torch.dtype | None = None) -> Tensor:
-        """A constant from a number, a (nested) list or a torch.Tensor.
+        """Return a constant from a number, a (nested) list or a torch.Tensor.
 
         Python floats are float32 where no dtype is given.
         """
         return operands.constant(self, value, dtype)
 
     def wrap_constant(self, tensor: torch.Tensor, name: str | None = None) -> Tensor:
-        """A Tensor whose contents are known; nothing is emitted until it is used."""
+        """Return a Tensor whose contents are known; nothing is emitted until it is used."""
         return Tensor(self, None, tensor.dtype, tuple(tensor.shape), tensor, name)
 
     def deferred(self, compute: Callable[..., torch.Tensor], *sources: Tensor) -> Tensor:
-        """A constant that is computed from constants when the model is written.
+        """Return a constant that is computed from constants when the model is written.
 
         There is no second copy of a weight until then. `compute` takes the contents of `sources` (torch tensors; once, for dtype
         and shape, on the meta device) and must depend on nothing else. The result has no known contents (`Tensor.const` is None).
@@ -273,7 +276,7 @@ class Builder(ControlFlow):
         return self._state.deferred(functools.partial(compute, *contents), example, sources[0].name)
 
     def materialize(self, tensor: Tensor) -> ir.Value:
-        """The initializer of a constant."""
+        """Return the initializer of a constant."""
         assert tensor.const is not None
         return self._state.initializer(tensor.const, tensor.name)
 
@@ -294,7 +297,10 @@ class Builder(ControlFlow):
         return not isinstance(x, Tensor) or x.const is not None
 
     def static(self, x: Any, what: str = "an argument") -> Any:
-        """The Python value of `x`. Raises LoweringError naming `what` if it is unknown."""
+        """Return the Python value of `x`.
+
+        Raises LoweringError naming `what` if it is unknown.
+        """
         if isinstance(x, (list, tuple)):
             return [self.static(element, what) for element in x]
         if not isinstance(x, Tensor):
@@ -314,7 +320,10 @@ class Builder(ControlFlow):
         raise OpsetError(reason, first_opset)
 
     def error(self, reason: str) -> LoweringError:
-        """An error to raise; the core adds the operator, arguments and the user's line."""
+        """Create an error to raise.
+
+        The core adds the operator, arguments and the user's line.
+        """
         return LoweringError(reason)
 
     # Types
@@ -324,11 +333,11 @@ class Builder(ControlFlow):
         inference.infer(self._state, tensor)
 
     def fresh_dim(self) -> str:
-        """A name for an unknown size."""
+        """Return a name for an unknown size."""
         return self._state.fresh_dim()
 
     def input(self, name: str, type_: Type, dtype: torch.dtype | None = None) -> Tensor:
-        """A new input of the graph that nodes are added to now.
+        """Create a new input of the graph that nodes are added to now.
 
         `dtype` is for a Python number whose tensor has another dtype than torch's default for it.
         """
@@ -342,7 +351,7 @@ class Builder(ControlFlow):
         return self._state.nested()
 
     def as_number(self, tensor: Tensor) -> Tensor:
-        """A 0-d tensor as a number, which torch's schemas take for int, float or bool."""
+        """Return a 0-d tensor as a number, as torch's schemas take int, float or bool."""
         number = Tensor(self, tensor.value, tensor.dtype, ())
         number.scalar = bool if number.dtype == torch.bool else float if number.dtype.is_floating_point else int
         return number
@@ -372,5 +381,8 @@ class Domain:
 
 
 def state_of(builder: Builder) -> GraphState:
-    """The model under construction, for the core; plugins use `Builder`'s methods."""
+    """Return the model under construction, for the core.
+
+    Plugins use `Builder`'s methods.
+    """
     return builder._state

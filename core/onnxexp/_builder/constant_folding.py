@@ -79,7 +79,7 @@ def _in_numpy(dtype: torch.dtype) -> bool:
 
 
 def _size_after(name: str, tensors: list[torch.Tensor], attributes: dict[str, Any]) -> float:
-    """The number of output elements, where outputs may be larger than the inputs."""
+    """Count the output elements, where outputs may be larger than the inputs."""
     if name in _ELEMENTWISE:
         return _broadcast(*(tensor.shape for tensor in tensors))
     return _SIZES[name](tensors, attributes) if name in _SIZES else 0

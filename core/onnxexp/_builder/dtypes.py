@@ -15,7 +15,10 @@ _STRINGS = {"FLOAT": "float", "DOUBLE": "double"}
 
 @functools.lru_cache(maxsize=None)
 def onnx_dtype(dtype: torch.dtype) -> ir.DataType:
-    """The ONNX element type of a torch dtype. Raises TypeError if quantized or packed."""
+    """Return the ONNX element type of a torch dtype.
+
+    Raises TypeError if quantized or packed.
+    """
     with contextlib.suppress(TypeError):
         found = ir.tensor_adapters.from_torch_dtype(dtype)
         if found.bitwidth >= 8:
@@ -25,7 +28,10 @@ def onnx_dtype(dtype: torch.dtype) -> ir.DataType:
 
 @functools.lru_cache(maxsize=None)
 def torch_dtype(data_type: ir.DataType | int) -> torch.dtype:
-    """The torch dtype of an ONNX type. Raises TypeError for strings and packed types."""
+    """Return the torch dtype of an ONNX type.
+
+    Raises TypeError for strings and packed types.
+    """
     onnx_type = ir.DataType(data_type)
     with contextlib.suppress(TypeError):
         if onnx_type.bitwidth >= 8:
@@ -35,7 +41,7 @@ def torch_dtype(data_type: ir.DataType | int) -> torch.dtype:
 
 @functools.lru_cache(maxsize=None)
 def type_string(dtype: torch.dtype) -> str:
-    """A dtype as operator schemas write it: ``tensor(float)``."""
+    """Return a dtype as operator schemas write it: ``tensor(float)``."""
     return type_text(ir.TensorType(onnx_dtype(dtype)))
 
 

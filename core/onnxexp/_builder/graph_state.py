@@ -46,7 +46,7 @@ class Provenance:
 
     @classmethod
     def of(cls, node: Node) -> Provenance:
-        """The provenance of one captured node."""
+        """Return the provenance of one captured node."""
         where = node.where
         base = node.outputs[0].name if node.outputs else node.op
         metadata = {"onnxexp.op": node.op, "onnxexp.node": base}
@@ -60,7 +60,7 @@ class Provenance:
         return cls(f"{where.scope}/" if where.scope else "", base, metadata)
 
     def lowered_by(self, plugin: str, symbolic: str) -> Provenance:
-        """The provenance of the nodes that a plugin's symbolic makes."""
+        """Return the provenance of the nodes that a plugin's symbolic makes."""
         made = {"onnxexp.plugin": plugin, "onnxexp.symbolic": symbolic}
         return Provenance(self.node_prefix, self.value_base, {**self.metadata, **made})
 
@@ -88,11 +88,11 @@ class GraphState:
         self._make_tensor = make_tensor
 
     def import_domain(self, domain: str, default: int = 1) -> int:
-        """The version at which a domain is imported: the user's, else the first default."""
+        """Return the version of a domain's import: the user's, else the first default."""
         return self.opset_imports.setdefault(domain, self._custom_opsets.get(domain, default))
 
     def fresh_dim(self) -> str:
-        """A name for an unknown size."""
+        """Return a name for an unknown size."""
         return self.names.unique(UNKNOWN_DIM)
 
     @contextlib.contextmanager
@@ -137,14 +137,14 @@ class GraphState:
         return results
 
     def copy(self, tensor: Tensor) -> Tensor:
-        """An Identity of a tensor or sequence: an ONNX value has one name and one graph."""
+        """Emit an Identity of a tensor or sequence, whose result has a name of its own."""
         (same,) = self.append("", "Identity", [tensor.value], {}, [tensor.known_dtype])
         same.stamp(tensor.type)
         same.value.type = tensor.value.type  # sequences have no dtype that `write_type` could write
         return same
 
     def initializer(self, tensor: torch.Tensor, name: str | None) -> ir.Value:
-        """The initializer with these contents; equal ones are one."""
+        """Return the initializer with these contents; equal ones are one."""
         wrapped = TorchTensor(tensor)
         contents: Any = wrapped.tobytes() if tensor.nbytes <= _SMALL else _memory(tensor)
         key = (tensor.dtype, tuple(tensor.shape), contents)
@@ -154,7 +154,7 @@ class GraphState:
         return value
 
     def deferred(self, compute: Callable[[], torch.Tensor], like: torch.Tensor, name: str | None) -> Tensor:
-        """An initializer of `like`'s dtype and shape, computed whenever it is written."""
+        """Add an initializer of `like`'s type that is computed whenever it is written."""
         named, dtype, shape = self._name_of_constant(name), onnx_dtype(like.dtype), ir.Shape(like.shape)
         contents = ir.LazyTensor(lambda: TorchTensor(compute(), named), dtype=dtype, shape=shape, name=named)
         value = self.initializers["deferred", named] = ir.val(named, const_value=contents)
@@ -175,7 +175,7 @@ class GraphState:
         return tensor
 
     def placeholder(self, name: str, type_: Type, dtype: torch.dtype | None = None) -> Tensor:
-        """A tensor of a known type that no node makes."""
+        """Return a tensor of a known type that no node makes."""
         if dtype is None and isinstance(type_, ScalarType):
             dtype = dtype_of_number(type_.kind())
         value = ir.Value(name=name)
@@ -184,7 +184,7 @@ class GraphState:
         return tensor
 
     def tensor_of(self, value: ir.Value) -> Tensor:
-        """The tensor of an onnx-ir value of this model, an initializer's included."""
+        """Return the tensor of an onnx-ir value of this model, an initializer's included."""
         if (tensor := self.tensors.get(value)) is None:
             contents = value.const_value
             assert isinstance(contents, TorchTensor), value

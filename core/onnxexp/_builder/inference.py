@@ -37,7 +37,7 @@ def infer(state: GraphState, tensor: Tensor) -> None:
 
 
 def _uninferred_producer(state: GraphState, value: ir.Value) -> ir.Node | None:
-    """The node to infer before `value`'s dtype and shape can be read, if any."""
+    """Return the node to infer before `value`'s dtype and shape can be read, if any."""
     if (tensor := state.tensors.get(value)) is None or (tensor.known_dtype is not None and tensor.known_shape is not None):
         return None
     node = value.producer()

@@ -85,16 +85,19 @@ class Operator:
     _places: dict[str, int] = dataclasses.field(repr=False)
 
     def input_index(self, name: str) -> int | None:
-        """The position of an input, by its name in any version."""
+        """Return the position of an input, by its name in any version."""
         index = self._places.get(name)
         return index if index is not None else self._places.get(_OTHER_NAME.get((self.name, name), ""))
 
     def attribute(self, name: str) -> Attribute | None:
-        """An attribute, by its name in any version."""
+        """Return an attribute, by its name in any version."""
         return self.attributes.get(name) or self.attributes.get(_OTHER_NAME.get((self.name, name), ""))
 
     def formals(self, count: int) -> tuple[Formal, ...]:
-        """The formal inputs of at least `count` arguments; a variadic one is repeated."""
+        """Return the formal inputs of at least `count` arguments.
+
+        A variadic one is repeated.
+        """
         missing = count - len(self.inputs)
         return self.inputs + self.inputs[-1:] * missing if missing > 0 else self.inputs
 
@@ -156,12 +159,15 @@ def history(domain: str, name: str) -> tuple[Operator, ...]:
 
 @functools.lru_cache(maxsize=None)
 def operator(domain: str, name: str, opset: int) -> Operator | None:
-    """An operator's version at an opset; None where there is none or it is deprecated."""
+    """Return an operator's version at an opset.
+
+    The result is None where there is none or it is deprecated.
+    """
     known = [schema for schema in _all().get((domain, name), ()) if schema.since_version <= opset]
     return _read(known[-1]) if known and not known[-1].deprecated else None
 
 
 @functools.lru_cache(maxsize=None)
 def ir_version(opset: int) -> int:
-    """The lowest IR version for an opset, at least 4: initializers need not be inputs."""
+    """Return the lowest IR version for an opset, at least 4."""
     return max(4, int(onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", opset)], ignore_unknown=True)))

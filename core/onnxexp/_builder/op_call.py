@@ -89,7 +89,7 @@ def check_graph_types(name: str, opset: int, tensors: Sequence[Tensor]) -> None:
 
 
 def _end(name: str, since: int) -> int:
-    """The last opset of the version that begins at `since`, in ONNX's default domain."""
+    """Return the last opset of the version from `since` on, in the default domain."""
     return min((version.since - 1 for version in history("", name) if version.since > since), default=MAX_OPSET)
 
 

@@ -61,7 +61,10 @@ def bind_type_variables(spec: Operator, given: Sequence[Any], opset: int) -> dic
 
 
 def tensors(op: GraphBuilder, spec: Operator, given: Sequence[Any], bound: dict[str, torch.dtype]) -> list[Tensor | None]:
-    """The inputs as Tensors; Python values take the dtype of their type variable."""
+    """Return the inputs as Tensors.
+
+    Python values take the dtype of their type variable.
+    """
     made: list[Tensor | None] = []
     for formal, arg in zip(spec.formals(len(given)), given, strict=False):
         if arg is not None and not isinstance(arg, Tensor):
@@ -71,14 +74,14 @@ def tensors(op: GraphBuilder, spec: Operator, given: Sequence[Any], bound: dict[
 
 
 def dtype_of(arg: Any) -> torch.dtype | None:
-    """The dtype of a Tensor (inferred if needed) or torch.Tensor, else None."""
+    """Return the dtype of a Tensor (inferred if needed) or torch.Tensor, else None."""
     if isinstance(arg, Tensor):
         return arg.inferred_dtype
     return arg.dtype if isinstance(arg, torch.Tensor) else None
 
 
 def type_of(arg: Any) -> str | None:
-    """The type of a Tensor, sequence or optional as schemas write it, else None."""
+    """Return the type of a Tensor, sequence or optional as in schemas, else None."""
     if not isinstance(arg, Tensor):
         return None
     if arg.known_dtype is not None:
@@ -96,12 +99,12 @@ def _default(formal: Formal, arg: Any) -> torch.dtype | None:
 
 
 def tensor(op: GraphBuilder, arg: Any) -> Tensor:
-    """The argument itself if it is a Tensor, else a constant of torch's dtype for it."""
+    """Return the argument if it is a Tensor, else a constant of torch's dtype."""
     return arg if isinstance(arg, Tensor) else constant(op, arg, None)
 
 
 def constant(op: GraphBuilder, value: Any, dtype: torch.dtype | None) -> Tensor:
-    """A constant; a list that holds Tensors becomes their concatenation (1-D).
+    """Return a constant; a list that holds Tensors becomes their concatenation (1-D).
 
     Raises LoweringError where an integer dtype cannot represent the value exactly.
     """
@@ -158,7 +161,7 @@ def result_dtypes(
 
 
 def _dtype_from_attribute(attributes: dict[str, ir.Attr]) -> torch.dtype | None:
-    """The first output's dtype from an attribute: a dtype or a constant's contents."""
+    """Read the first output's dtype from an attribute, a dtype or a constant."""
     for name in ("to", "dtype", "output_dtype", "output_datatype"):
         if name in attributes:
             return torch_dtype(attributes[name].value)
@@ -167,7 +170,7 @@ def _dtype_from_attribute(attributes: dict[str, ir.Attr]) -> torch.dtype | None:
 
 
 def _default_dtype(spec: Operator) -> torch.dtype | None:
-    """The default of the operator's attribute `dtype`."""
+    """Return the default of the operator's attribute `dtype`."""
     attribute = spec.attributes.get("dtype")
     return torch_dtype(attribute.default) if attribute is not None and attribute.default else None
 

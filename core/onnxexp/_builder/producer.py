@@ -29,7 +29,10 @@ class Producer:
 
 
 def find_producer(state: GraphState, tensor: Tensor) -> Producer | None:
-    """The node that makes a tensor; None for constants and for the inputs of graphs."""
+    """Return the node that makes a tensor.
+
+    The result is None for constants and for the inputs of graphs.
+    """
     node = None if tensor.known_value is None else tensor.known_value.producer()
     if node is None:
         return None

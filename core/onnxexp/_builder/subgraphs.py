@@ -194,7 +194,7 @@ class ControlFlow(GraphBuilder):
     def _with_types(
         self, outputs: list[Tensor], inside: Sequence[Tensor], results: Sequence[Tensor], length: Any
     ) -> list[Tensor]:
-        """The outputs with the shapes of the carried values and of the stacked ones."""
+        """Give the outputs the shapes of the carried and of the stacked values."""
         for index, (output, result) in enumerate(zip(outputs, results, strict=True)):
             if index < len(inside):
                 output.fill(TensorType(None, inside[index].known_shape))

@@ -211,7 +211,7 @@ class ComplexTensor(Tensor):
 
     @classmethod
     def view_as_complex(cls, pairs: Tensor) -> ComplexTensor:
-        """The complex tensor of one real tensor whose last axis has size 2."""
+        """Return the complex tensor of one real tensor whose last axis has size 2."""
         call = pairs._owner.call
         return cls(call("", "Gather", pairs, 0, axis=-1), call("", "Gather", pairs, 1, axis=-1))
 
@@ -221,5 +221,5 @@ _COMPLEX = {real: whole for whole, real in _REAL.items()}
 
 
 def real_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype of a complex dtype's parts."""
+    """Return the dtype of a complex dtype's parts."""
     return _REAL[dtype]

@@ -76,7 +76,10 @@ class TorchTensor(ir.tensor_adapters.TorchTensor):
         return self.raw
 
     def numpy(self) -> npt.NDArray[Any]:
-        """An array of ONNX's dtype, from numpy or `ml_dtypes`; shares memory if it can."""
+        """Return an array of ONNX's dtype, from numpy or `ml_dtypes`.
+
+        Shares memory if it can.
+        """
         _check_data(self.raw, self.name)
         return super().numpy()
 
@@ -84,7 +87,7 @@ class TorchTensor(ir.tensor_adapters.TorchTensor):
         return self.raw.detach().__dlpack__(stream=stream)
 
     def tobytes(self) -> bytes:
-        """The elements in row-major order, little endian, as ONNX's `raw_data` wants them."""
+        """Return the elements as in ONNX's `raw_data`: row-major and little endian."""
         return b"".join(map(bytes, self.contiguous_pieces()))
 
     @property
@@ -130,7 +133,7 @@ class Transposer:
 
 
 def _contiguous_bytes(piece: torch.Tensor, transposer: Transposer) -> memoryview:
-    """The bytes of one piece, without a copy where its memory has them in order.
+    """Return the bytes of a piece, without a copy where its memory is in order.
 
     numpy copies on this thread, where torch would start its pool.
     """

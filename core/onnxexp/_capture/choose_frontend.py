@@ -119,7 +119,7 @@ def _captured(plugins: Plugins, options: Options, call: Mapping[str, Any]) -> tu
 
 
 def _device_cures(model: Any, spec: DynamicSpec) -> list[str]:
-    """The cure for a model on the meta device, if its inputs are not there."""
+    """Return the cure for a model on the meta device, if its inputs are not there."""
     tensors = [*model.parameters(), *model.buffers()] if isinstance(model, torch.nn.Module) else []
     if all(map(has_data, tensors)) or not any(
         isinstance(leaf.value, torch.Tensor) and has_data(leaf.value) for leaf in spec.leaves
@@ -130,7 +130,7 @@ def _device_cures(model: Any, spec: DynamicSpec) -> list[str]:
 
 
 def _class_namespaces(model: Any) -> set[str]:
-    """The namespaces of C++ classes whose objects a model has, as ``quantized::``."""
+    """Return the namespaces of the C++ classes of a model's objects: ``quantized::``."""
     modules = model.modules() if isinstance(model, torch.nn.Module) and not is_scripted(model) else ()
     held = (value for module in modules for value in vars(module).values() if isinstance(value, torch.ScriptObject))
     return {str(each._type()).split(".")[-2] + "::" for each in held}
@@ -180,7 +180,7 @@ def _traced(plugins: Plugins, options: Options, call: Mapping[str, Any], refused
 
 
 def _no_frontend(plugins: Plugins, options: Options, model: Any) -> str:
-    """The error for a model that no frontend takes, with the cure."""
+    """Create the error for a model that no frontend takes, with the cure."""
     if NO_TORCHSCRIPT:
         return f"{NO_TORCHSCRIPT}; cure: capture='export', or install an older torch"
     wanted = "TorchScript" if is_scripted(model) else f"capture={options.capture!r}"

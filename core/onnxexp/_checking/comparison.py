@@ -281,12 +281,12 @@ class _Errors:
     unequal: torch.Tensor | None = None
 
     def max_rel(self) -> float:
-        """The largest relative error."""
+        """Return the largest relative error."""
         relative = (self.error / self.magnitude).masked_fill_(self.error == 0, 0.0)
         return float(relative.nan_to_num_(nan=torch.inf, posinf=torch.inf).max())
 
     def snr(self) -> float:
-        """The power of the finite values over that of their errors, in dB."""
+        """Return the power of the finite values over that of their errors, in dB."""
         parts = [self.magnitude, self.error]
         if self.unequal is not None:
             others = ~(self.magnitude.isfinite() & self.error.isfinite())
@@ -319,7 +319,7 @@ def _errors(expected: torch.Tensor, actual: torch.Tensor) -> _Errors:
 
 
 def _not_finite(expected: torch.Tensor, actual: torch.Tensor, errors: _Errors) -> str:
-    """Counts of NaN and infinities where the two have different ones."""
+    """Return counts of NaN and infinities where the two have different ones."""
     if errors.unequal is None:
         return ""
     counts = [

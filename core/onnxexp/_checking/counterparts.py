@@ -32,12 +32,15 @@ class Counterparts:
         self.found = {value: each for value, each in present.items() if each is not None}
 
     def onnx(self, value: Value) -> ir.Value | None:
-        """The ONNX value; None for a constant, and for a value that the ONNX graph lacks."""
+        """Return the ONNX value.
+
+        The result is None for a constant, and for a value that the ONNX graph lacks.
+        """
         found = self.found.get(value)
         return found if isinstance(found, ir.Value) else None
 
     def of(self, node: Node) -> list[ir.Value]:
-        """The ONNX values of a captured node's results."""
+        """Return the ONNX values of a captured node's results."""
         return [onnx for output in node.outputs if (onnx := self.onnx(output)) is not None]
 
     def onnx_values(self) -> set[ir.Value]:
@@ -46,7 +49,7 @@ class Counterparts:
 
 
 def as_captured(value: Value, result: Any) -> Any:
-    """A result in the captured value's form: a number where it is one, else a tensor."""
+    """Convert a result to the captured value's form, a number or a tensor."""
     if isinstance(value.type, ScalarType) and isinstance(result, torch.Tensor) and result.numel() == 1:
         return value.type.kind(result.item())
     if isinstance(value.type, TensorType) and isinstance(result, (bool, int, float)):
@@ -55,7 +58,7 @@ def as_captured(value: Value, result: Any) -> Any:
 
 
 def as_onnx(value: ir.Value, result: Any) -> Any:
-    """A captured result in the ONNX value's form.
+    """Return a captured result in the ONNX value's form.
 
     A number as a tensor of its dtype and rank.
     """

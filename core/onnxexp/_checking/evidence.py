@@ -77,7 +77,7 @@ def border(
     known: Mapping[Value, Any],
     open_run: Callable[[], SlicedRun],
 ) -> tuple[list[ir.Node], dict[ir.Value, Any]]:
-    """The ONNX nodes of captured ones, in order, and the values that they start from."""
+    """Return the ONNX nodes of captured ones, in order, and their given inputs."""
     own = {counterparts.onnx(output) for each in nodes for output in each.outputs}
     onnx_nodes, start = boundary(wanted, counterparts.onnx_values() - own)
     given = {
@@ -92,13 +92,13 @@ def border(
 
 
 def region_inputs(nodes: Sequence[Node]) -> list[Value]:
-    """What captured nodes read from others."""
+    """Return what captured nodes read from others."""
     made = {output for each in nodes for output in each.outputs}
     return list(dict.fromkeys(value for each in nodes for value in _reads(each) if value not in made))
 
 
 def _reads(node: Node) -> list[Value]:
-    """The values that a node reads, those that its blocks read from outside too."""
+    """Return the values that a node and its blocks read from outside."""
     inside = {output for block in node.blocks for each in block.walk() for output in each.outputs}
     inside |= {value for block in node.blocks for value in (*block.inputs, *block.params)}
     read = [value for block in node.blocks for each in block.walk() for value in each.inputs()]

@@ -35,7 +35,7 @@ class Exported(Protocol):
 
 
 def opener(backend: str, prepare: Prepare) -> OpenSession:
-    """The function that loads a model into a backend. Raises OptionError."""
+    """Return the function that loads a model into a backend. Raises OptionError."""
     if backend == "onnxruntime":
         return lambda model: Session(model, prepare)
     if backend == "reference":

@@ -52,7 +52,7 @@ def find_origin(compared: Any, reports: list[NodeReport], *, rebuild: bool) -> t
 
 
 def _exact(compared: Any, fault: NodeReport, model: ir.Model, record: LoweringRecord) -> NodeReport | None:
-    """The first node of a fault that is wrong in another model of the same graph.
+    """Find the first node of a fault that is wrong in another model of the graph.
 
     None where none is.
 
@@ -86,7 +86,7 @@ def _reports(compared: Any, evidence: Evidence, model: ir.Model, record: Lowerin
 
 
 def _pass(compared: Any, fault: NodeReport) -> Origin:
-    """The first pass after which the fault is there."""
+    """Return the first pass after which the fault is there."""
     names = compared.record.passes
     low, high = 0, len(names)  # right after `low` passes, wrong after `high`
     while high - low > 1:

@@ -253,7 +253,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _flow(values: Sequence[ir.Value]) -> ir.Node | None:
-    """The If, Loop or Scan that makes these values, through the casts after it."""
+    """Return the If, Loop or Scan that makes these values, through the casts after it."""
     stack = list(values)
     while stack:
         node = stack.pop().producer()
@@ -266,7 +266,7 @@ def _flow(values: Sequence[ir.Value]) -> ir.Node | None:
 
 
 def _outer_values(block: Graph) -> set[Value]:
-    """The values that a block reads from outside."""
+    """Return the values that a block reads from outside."""
     own = {*block.inputs, *block.params, *(output for node in block.walk() for output in node.outputs)}
     own |= {value for node in block.walk() for inner in node.blocks for value in inner.inputs}
     read = {value for node in block.walk() for value in node.inputs()}

@@ -53,7 +53,7 @@ class NodeComparison:
         self.onnx_outputs: list[Any] = []
 
     def sliced_run(self) -> SlicedRun:
-        """A new run of the model from its inputs."""
+        """Create a new run of the model from its inputs."""
         given = {value: self.feeds[name] for value in self.model.graph.inputs if (name := value.name or "") in self.feeds}
         return SlicedRun(self.model, self.model.graph, given, self.settings.open_session)
 
@@ -121,7 +121,7 @@ def find_mismatch(
 
 
 def _inputs(program: Exported, leaves: Sequence[Any], feeds: Mapping[str, Any]) -> dict[Value, Any]:
-    """The values of the captured graph's inputs."""
+    """Return the values of the captured graph's inputs."""
     assert program.record is not None
     fed = {slot.leaf: feeds[slot.name] for slot in program.signature.inputs}
     found = ((value, fed.get(index, leaves[index])) for index, value in enumerate(program.record.graph.inputs))

@@ -69,7 +69,7 @@ class NodeReport:
         return self.node.where.scope
 
     def innermost(self) -> NodeReport:
-        """The first fault inside, as deep as there is one.
+        """Return the first fault inside, as deep as there is one.
 
         The node itself where there is none.
         """
@@ -145,21 +145,21 @@ class MismatchReport:
         return max(measured, key=lambda each: each.total.max_abs if each.total else 0.0, default=None)
 
     def growth(self) -> list[tuple[str, float, float]]:
-        """The errors along the graph, node by node.
+        """Return the errors along the graph, node by node.
 
         Each entry has a name, the largest absolute error of both graphs from their start, and that of the node alone.
         """
         return [(each.name, each.total.max_abs, each.local.max_abs if each.local else 0.0) for each in self.nodes if each.total]
 
     def by_module(self) -> dict[str, tuple[int, float, float]]:
-        """The errors by module.
+        """Return the errors by module.
 
         Each entry has the number of nodes, the largest absolute error of a node alone, and the error of the last node.
         """
         return self._grouped(lambda each: each.scope)
 
     def by_operator(self) -> dict[str, tuple[int, float, float]]:
-        """The errors by operator, as `by_module` has them."""
+        """Return the errors by operator, as `by_module` has them."""
         return self._grouped(lambda each: each.op)
 
     def export_repro(self, folder: str | os.PathLike[str], fault: NodeReport | None = None) -> Path:

@@ -86,7 +86,7 @@ def _lines(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
 
 
 def _nameless(text: str) -> str:
-    """A node without the names of values and its source line."""
+    """Return a node without the names of values and its source line."""
     return _VALUE.sub("%", re.sub(r"  # .*", "", text))
 
 

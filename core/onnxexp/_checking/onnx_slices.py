@@ -25,7 +25,7 @@ OpenSession: TypeAlias = Callable[[ir.Model], Runner]
 
 
 def free_values(node: ir.Node) -> list[ir.Value]:
-    """The values that a node reads, those that its subgraphs read from outside too."""
+    """Return the values that a node and its subgraphs read from outside."""
     found = [value for value in node.inputs if value is not None]
     for graph in _subgraphs(node):
         own = {*graph.inputs, *graph.initializers.values(), *(output for inner in graph for output in inner.outputs)}
@@ -35,7 +35,7 @@ def free_values(node: ir.Node) -> list[ir.Value]:
 
 
 def boundary(outputs: Iterable[ir.Value], stop: Collection[ir.Value]) -> tuple[list[ir.Node], list[ir.Value]]:
-    """The nodes that compute these values from those in `stop`, in no order.
+    """Return the nodes that compute these values from those in `stop`, in no order.
 
     Returns the values that they start from, too.
     """
@@ -117,7 +117,7 @@ class SlicedRun:
         return found
 
     def _missing(self, targets: Iterable[ir.Value]) -> list[ir.Node]:
-        """The nodes to run, in the graph's order."""
+        """Return the nodes to run, in the graph's order."""
         nodes: set[ir.Node] = set()
         stack = list(targets)
         while stack:

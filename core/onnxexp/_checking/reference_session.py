@@ -58,7 +58,7 @@ def _to_numpy(feed: Any) -> Any:
 
 
 def to_torch(result: Any) -> Any:
-    """A numpy array, also of ml_dtypes, as a tensor; a list as a list of tensors.
+    """Convert a numpy array to a tensor, and a list to a list of tensors.
 
     None as it is.
     """

@@ -56,7 +56,10 @@ def _comment(value: Value) -> str:
 
 
 def _calls(evidence: Evidence, names: dict[Value, str]) -> str | None:
-    """The torch calls, a line for each node; None where torch has no function for one."""
+    """Return the torch calls, a line for each node.
+
+    The result is None where torch has no function for one.
+    """
     lines = []
     for node in evidence.nodes:
         function = overload(node.op)

@@ -39,7 +39,7 @@ class InputCase(NamedTuple):
 
 
 def cases_of(program: Exported, inputs: Any, seed: int = 0) -> Iterator[InputCase]:
-    """The inputs that `ONNXProgram.verify` compares on, by its argument `inputs`.
+    """Yield the inputs on which `ONNXProgram.verify` compares.
 
     Raises OptionError.
     """
@@ -125,7 +125,7 @@ def verify(
 
 
 def random_outputs(program: Exported) -> frozenset[str]:
-    """The names of the outputs that depend on random numbers.
+    """Return the names of the outputs that depend on random numbers.
 
     A dropout in training mode draws some.
     """

@@ -48,7 +48,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _suggestion(message: str, parser: argparse.ArgumentParser) -> str:
-    """The nearest known option or choice, as " (did you mean ...?)"."""
+    """Return the nearest known option or choice, as " (did you mean ...?)"."""
     option = re.match(r"unrecognized arguments: (--[\w-]+)", message)
     if option is not None:
         return nearest(option[1], sorted(_options(parser)))
@@ -57,7 +57,7 @@ def _suggestion(message: str, parser: argparse.ArgumentParser) -> str:
 
 
 def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """The options of a parser and of its commands."""
+    """Yield the options of a parser and of its commands."""
     for action in parser._actions:  # argparse lists them nowhere else
         yield from action.option_strings
         for command in action.choices.values() if isinstance(action.choices, dict) else ():

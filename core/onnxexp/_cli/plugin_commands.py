@@ -108,7 +108,7 @@ def _installed(group: str = GROUP) -> list[PluginStatus]:
 
 
 def _with_owner(command: PluginStatus, plugins: list[PluginStatus]) -> PluginStatus:
-    """A command's status, which is that of the plugins of its distribution."""
+    """Return a command's status, which is that of the plugins of its distribution."""
     distribution = canonicalize_name(command.found.distribution)
     owners = [each for each in plugins if canonicalize_name(each.found.distribution) == distribution]
     if not owners or any(each.state == "on" for each in owners):

@@ -181,7 +181,7 @@ class Progress:
         self._text = readable(text, sys.stderr)
 
     def __rich__(self) -> Text:
-        """The line beside the spinner, made anew for each of its frames."""
+        """Return the line beside the spinner, made anew for each of its frames."""
         from rich.text import Text
 
         return Text(f"{time.perf_counter() - self._started:.0f} s  {self._text}")

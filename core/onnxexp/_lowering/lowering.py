@@ -264,7 +264,7 @@ class Lowering:
                 raise LoweringError(f"{resolution.who} {mismatch}")
 
     def counterparts(self) -> dict[Value, Counterpart]:
-        """The name of each captured value's ONNX value.
+        """Return the name of each captured value's ONNX value.
 
         A small constant is a number or tensor.
         """

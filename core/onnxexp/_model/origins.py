@@ -37,7 +37,7 @@ class NodeOrigin:
 
 
 def origin_of(node: ir.Node) -> NodeOrigin | None:
-    """The origin of a node; None where its file has none."""
+    """Return the origin of a node; None where its file has none."""
     found = {name[len(PREFIX) :]: text for name, text in node.metadata_props.items() if name.startswith(PREFIX)}
     found["made_by"] = found.pop("pass", "")
     known = {field.name: found.get(field.name, "") for field in dataclasses.fields(NodeOrigin)}

@@ -20,7 +20,7 @@ Contract = tuple[Any, ...]
 
 
 def contract(subject: Graph | ir.Model) -> Contract:
-    """The inputs and outputs (names, dtypes, fixed sizes, order) and the opset."""
+    """Return the inputs and outputs (names, dtypes, fixed sizes, order) and the opset."""
     if isinstance(subject, Graph):
         return tuple(value.name for value in subject.inputs), len(subject.outputs)
     graph = subject.graph
@@ -30,7 +30,7 @@ def contract(subject: Graph | ir.Model) -> Contract:
 
 
 def _fixed_sizes(value: ir.Value) -> tuple[int | None, ...] | None:
-    """A shape without the names of its dynamic axes, which a pass may change."""
+    """Return a shape without the names of its dynamic axes, which a pass may change."""
     return None if value.shape is None else tuple(size if isinstance(size, int) else None for size in value.shape)
 
 

@@ -146,7 +146,7 @@ def _collected(plugins: Plugins, hook: str, context: ExportContext) -> list[_Pas
 
 
 def _name(each: Any) -> str:
-    """The pass's own `name`, or the name of its class or function, in kebab-case."""
+    """Return the pass's `name`, or that of its class or function, in kebab-case."""
     given = getattr(each, "name", None) or getattr(each, "__name__", None)
     name = given if isinstance(given, str) else type(each).__name__
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).replace("_", "-").lower()

@@ -163,7 +163,7 @@ def _entry_points(distribution: Any, group: str) -> Iterable[EntryPoint]:
 
 
 def states(config: Config, group: str = GROUP) -> list[PluginStatus]:
-    """The plugins' states. Raises PluginLoadError if one in `plugins` is missing.
+    """List the plugins' states. Raises PluginLoadError if one in `plugins` is missing.
 
     One in `disable` is off without being installed: a team shares its configuration.
     """
@@ -206,7 +206,7 @@ def packs(ops: Iterable[str], off: Iterable[PluginStatus]) -> list[str]:
 
 
 def missing(name: str, known: Collection[str], origin: str) -> PluginLoadError:
-    """The error about a plugin that is not installed."""
+    """Create the error about a plugin that is not installed."""
     installed = ", ".join(sorted({*known})) or "none"
     return PluginLoadError(
         f"there is no plugin {name!r}{nearest(name, known)}, which {_place(origin)} names; installed: {installed}. Plugins "
@@ -272,7 +272,7 @@ def _site_packages() -> frozenset[str]:
 
 
 def _changed(path: str) -> int:
-    """A file's time of change; 0 if there is no file."""
+    """Return a file's time of change; 0 if there is no file."""
     try:
         return os.stat(path).st_mtime_ns
     except OSError:

@@ -86,7 +86,7 @@ def _autocast() -> dict[str, tuple[bool, torch.dtype]]:
 
 
 def _handlers() -> dict[signal.Signals, object]:
-    """The handlers that Python installed; only the main thread may change them."""
+    """Return the handlers that Python installed; only the main thread may change them."""
     if threading.current_thread() is not threading.main_thread():
         return {}
     found = {number: signal.getsignal(number) for number in signal.valid_signals()}

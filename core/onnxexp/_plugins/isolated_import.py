@@ -94,7 +94,7 @@ def _refuse_working_directory(found: InstalledPlugin, package: str) -> None:
 
 
 def _folder(place: str, package: str) -> str:
-    """The package's folder, or the module's file."""
+    """Return the package's folder, or the module's file."""
     parent = os.path.dirname(place)
     return parent if os.path.basename(parent) == package else place
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 from typing import Any
 
+from onnxexp._plugins import hookspecs
 from onnxexp._symbolics.table import SymbolicTable, location_of, name_of
 
 __all__ = ["HOOKS", "Implementation", "Plugin"]
 
-HOOKS = ("capture_context", "capture", "pre_pass", "lower_node", "post_pass", "serialize", "prepare_session", "write_report")
+_MARK = f"{hookspecs.PROJECT}_spec"
+HOOKS = tuple(name for name, value in vars(hookspecs).items() if inspect.isfunction(value) and _MARK in vars(value))
+"""The names of the hooks, in the order of an export."""
 
 
 @dataclasses.dataclass(frozen=True)

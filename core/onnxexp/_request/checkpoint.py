@@ -60,7 +60,7 @@ def _in_folder(folder: Path) -> Path:
 
 
 def _shards(index: Path) -> dict[str, str]:
-    """The file of each tensor, by an index."""
+    """Return the file of each tensor, by an index."""
     try:
         shards = read_json(index)["weight_map"]
     except (KeyError, TypeError) as error:

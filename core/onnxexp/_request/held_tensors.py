@@ -22,5 +22,5 @@ def holds_tensors(value: Any, depth: int = 4) -> bool:
 
 
 def library_of(value: Any) -> str:
-    """The library that defines an object's class, as a namespace: ``transformers::``."""
+    """Return the library of an object's class as a namespace: ``transformers::``."""
     return f"{type(value).__module__.partition('.')[0]}::"

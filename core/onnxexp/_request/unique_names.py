@@ -63,7 +63,10 @@ def name_of_size(name: str, taken: Collection[str]) -> str:
 
 
 def unique_names(names: Sequence[str], taken: Collection[str] = ()) -> list[str]:
-    """Number names that occur twice or are in `taken`; a unique name keeps its own."""
+    """Give numbers to names that occur twice or are in `taken`.
+
+    A unique name keeps its own.
+    """
     result: list[str] = []
     used = set(taken)
     for name in names:

@@ -175,7 +175,7 @@ def _save_two(model: ir.Model, path: str, given: Path, threshold: int) -> SavedF
 
 
 def _location(data_path: str) -> str:
-    """The text by which a model refers to its data."""
+    """Return the text by which a model refers to its data."""
     name = os.path.basename(data_path)
     try:
         name.encode()

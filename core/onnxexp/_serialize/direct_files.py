@@ -137,7 +137,7 @@ class DirectReader:
         self._free.append(memory)
 
     def _memory(self, size: int) -> memoryview:
-        """The smallest free memory that is large enough, else new one."""
+        """Return the smallest free memory that is large enough, else new one."""
         fitting = sorted((len(memory), number) for number, memory in enumerate(self._free) if len(memory) >= size)
         return self._free.pop(fitting[0][1]) if fitting else memoryview(mmap.mmap(-1, size))
 

@@ -85,7 +85,7 @@ class MappedFiles:
 
 
 def _private_files(table: str) -> list[_Mapping]:
-    """The mapped files in a table of /proc, without changed ones."""
+    """Return the mapped files in a table of /proc, without changed ones."""
     try:
         text = Path("/proc/self", table).read_text(errors="replace")
     except OSError:
@@ -101,19 +101,19 @@ def _addresses(tensor: torch.Tensor) -> range:
 
 
 def _pages(tensor: torch.Tensor) -> range:
-    """The addresses of the pages that a strided tensor is in."""
+    """Return the addresses of the pages that a strided tensor is in."""
     used = _addresses(tensor)
     return range(used.start // mmap.PAGESIZE * mmap.PAGESIZE, -(-used.stop // mmap.PAGESIZE) * mmap.PAGESIZE)
 
 
 def _range(file: _Mapping, tensor: torch.Tensor) -> tuple[str, int, int, int]:
-    """The arguments of `DirectReader.read` for a weight."""
+    """Return the arguments of `DirectReader.read` for a weight."""
     start = _pages(tensor).start
     return file.path, file.inode, file.offset + start - file.addresses.start, _addresses(tensor).stop - start
 
 
 def _same_view(tensor: torch.Tensor, memory: memoryview) -> torch.Tensor:
-    """The tensor's view of a copy of its memory, from its first page on."""
+    """Return the tensor's view of a copy of its memory, from its first page on."""
     used = _addresses(tensor)
     offset = used.start - _pages(tensor).start
     flat = torch.frombuffer(memory, dtype=tensor.dtype, offset=offset, count=len(used) // tensor.element_size())

@@ -141,7 +141,7 @@ def _listed(folder: str) -> list[str]:
 
 
 def _identity(hidden: str) -> str:
-    """The random part of a hidden folder's name."""
+    """Return the random part of a hidden folder's name."""
     return os.path.basename(hidden).removeprefix(".onnxexp-").removesuffix(".tmp")
 
 

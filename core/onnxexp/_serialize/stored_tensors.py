@@ -77,7 +77,7 @@ def _problem(tensor: onnx.TensorProto) -> str:
 
 
 def _length(dtype: ir.DataType, elements: int, field: str) -> int:
-    """The number of elements that a field needs for a tensor."""
+    """Return the number of elements that a field needs for a tensor."""
     if field == "raw_data":
         return -(-elements * dtype.bitwidth // 8)
     if dtype in (_T.COMPLEX64, _T.COMPLEX128):

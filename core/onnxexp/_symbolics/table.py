@@ -45,7 +45,7 @@ class Symbolic:
         return self.since <= opset and (self.until is None or opset <= self.until)
 
     def refusal(self, args: Sequence[Any]) -> str:
-        """The declared limit that these arguments exceed, "" where there is none."""
+        """Return the declared limit that these arguments exceed, "" where there is none."""
         if self.dtypes is None and not self.static_shapes:
             return ""
         for tensor in _tensors(args):
@@ -70,7 +70,7 @@ class Symbolic:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """The full name of a function or a method, or of the class of a callable object."""
+    """Return the full name of a function, a method or a callable object's class."""
     plain = inspect.unwrap(function)
     named = plain if inspect.isroutine(plain) else type(plain)
     return f"{named.__module__}.{named.__qualname__}"
@@ -148,20 +148,20 @@ class SymbolicTable:
                 self._add(entry)
 
     def find(self, op: str, opset: int) -> Symbolic | None:
-        """The entry for an overload at an opset: the one with the highest `since`."""
+        """Return the entry for an overload at an opset: the one with the highest `since`."""
         fitting = [entry for entry in self.versions(op) if entry.serves(opset)]
         return fitting[-1] if fitting else None
 
     def versions(self, op: str) -> list[Symbolic]:
-        """The entries for an overload by `since`, else those for the operator's name."""
+        """Return the entries for an overload by `since`, else those for the operator."""
         return self._entries.get(op) or self._entries.get(op.partition(".")[0]) or []
 
     def operators(self) -> frozenset[str]:
-        """The operators with entries, as they were registered."""
+        """Return the operators with entries, as they were registered."""
         return frozenset(self._entries)
 
     def packets(self) -> frozenset[str]:
-        """The names of those operators, without overloads."""
+        """Return the names of those operators, without overloads."""
         return frozenset(self._packets)
 
     def __iter__(self) -> Iterator[Symbolic]:

@@ -107,7 +107,7 @@ class CallForm:
 
 
 def type_name(argument: Any) -> str:
-    """A schema argument's type without Optional: ``List[int]``, ``ScalarType``."""
+    """Return a schema argument's type without Optional: ``List[int]``, ``ScalarType``."""
     kind = argument.real_type  # `type` shows a ScalarType as an int
     return str(kind.getElementType() if isinstance(kind, torch.OptionalType) else kind)
 

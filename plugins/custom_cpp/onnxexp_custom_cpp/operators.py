@@ -75,7 +75,7 @@ class Operator:
         return self.onnx.partition("::")[2]
 
     def form(self, overload: str) -> CallForm:
-        """The form of a call of one overload.
+        """Return the form of a call of one overload.
 
         Raises OptionError where its schema and `attrs` disagree.
         """
@@ -123,7 +123,7 @@ class OperatorTable(SymbolicTable):
 
 
 def _symbolic(versions: Mapping[int, Operator]) -> Callable[..., Any]:
-    """The symbolic of one torch operator, in all its versions."""
+    """Return the symbolic of one torch operator, in all its versions."""
 
     def custom_operator(op: Builder, *args: Any) -> Any:
         return _lower(versions, op, args)
@@ -153,7 +153,7 @@ def _lower(versions: Mapping[int, Operator], op: Builder, args: Sequence[Any]) -
 
 
 def _chosen(versions: Mapping[int, Operator], op: Builder) -> Operator:
-    """The operator for the imported version: the highest version that is not above it."""
+    """Return the operator of the highest version that is not above the imported one."""
     newest = versions[max(versions)]
     imported = op.custom_opsets.get(newest.domain, newest.version)
     fitting = [version for version in versions if version <= imported]

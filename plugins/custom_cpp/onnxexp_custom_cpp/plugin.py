@@ -46,7 +46,7 @@ class CustomCpp:
 
 
 def write_mapping(context: ExportContext) -> Callable[[ir.Model], bool]:
-    """A pass that writes the torch operators of the model to its metadata."""
+    """Return a pass that writes the torch operators of the model to its metadata."""
 
     def write_torch_operators(model: ir.Model) -> bool:
         emitted = context.plugin_data.get(EMITTED) or {}

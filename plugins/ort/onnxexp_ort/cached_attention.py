@@ -107,7 +107,7 @@ class _Call:
 
 
 def _total(op: Builder, cache: Cache) -> Any:
-    """The number of past and new tokens, int64[]."""
+    """Return the number of past and new tokens, int64[]."""
     if cache.length is None:
         return size_of(op, cache.present, 2)
     return op.Add(op.Reshape(cache.length, []), size_of(op, cache.new, 2))
@@ -129,7 +129,7 @@ def _chosen(op: Builder, query: Tensor, cache: Cache) -> Any:
 
 
 def _composed(op: Builder) -> Tensor:
-    """The same call, as another plugin lowers it."""
+    """Return the same call, as another plugin lowers it."""
     data = op.context.plugin_data
     data[_COMPOSING] = True
     try:

@@ -122,7 +122,7 @@ def _repeated(op: Builder, x: Tensor | None, sizes: Sequence[Any]) -> Tensor | N
 
 
 def size_of(op: Builder, x: Tensor, axis: int) -> Any:
-    """A size as a 0-d int64 tensor; all layers share it where an input has it."""
+    """Return a size as a 0-d int64 tensor; all layers share it where an input has it."""
     size = (x.shape or ())[axis]
     known = op.size_of(size)
     if known is None:

@@ -59,7 +59,7 @@ def _narrow(value: ir.Value, node: ir.Node, names: UniqueNames) -> None:
 
 
 def _cast(value: ir.Value, to: ir.DataType, name: str) -> ir.Value:
-    """The output of a new Cast."""
+    """Return the output of a new Cast."""
     result = ir.Value(name=name, shape=value.shape, type=ir.TensorType(to))
     maker = value.producer()
     properties = {} if maker is None else dict(maker.metadata_props)

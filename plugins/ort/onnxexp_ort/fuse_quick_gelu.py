@@ -27,7 +27,10 @@ def _quick_gelu(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
 
 
 def _factor(value: ir.Value | None, x: ir.Value) -> float | None:
-    """The number by which x is multiplied, 1 for x itself; None for another value."""
+    """Return the number by which x is multiplied, 1 for x itself.
+
+    The result is None for another value.
+    """
     if value is x:
         return 1.0
     node = None if value is None else value.producer()

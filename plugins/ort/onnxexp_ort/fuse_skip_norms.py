@@ -50,7 +50,7 @@ def _skip_norm(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
 
 
 def _norm(user: ir.Node, total: ir.Value, rank: int) -> _Norm | None:
-    """The norm that a consumer of the sum begins."""
+    """Return the norm that a consumer of the sum begins."""
     if user.domain or user.inputs[0] is not total:
         return None
     attributes = user.attributes

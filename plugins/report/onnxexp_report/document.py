@@ -162,7 +162,7 @@ def _attribute(attr: ir.Attr) -> str:
 
 
 def _captured(graph: Graph, onnx: _OnnxGraph, mismatch: Any, kept: set[int]) -> list[dict[str, Any]]:
-    """The captured graph as rows, each with the rows of its ONNX nodes."""
+    """Return the captured graph as rows, each with the rows of its ONNX nodes."""
     made: dict[str, list[int]] = {}
     for row, node in enumerate(onnx.nodes):
         made.setdefault(node.get("k", ""), []).append(row)
@@ -195,7 +195,7 @@ def _walk(graph: Graph, path: str) -> Iterator[tuple[Node, str]]:
 
 
 def _error(report: Any) -> dict[str, Any]:
-    """A node's errors.
+    """Return a node's errors.
 
     Its status, the error of it alone, the error so far, and the difference in words.
     """

@@ -48,7 +48,7 @@ def write_page(document: Mapping[str, Any], path: Path) -> None:
 
 
 def _asset(name: str) -> str:
-    """A file of the bundle.
+    """Return a file of the bundle.
 
     An element's end tag inside it would end the element of the page.
     """

@@ -49,7 +49,7 @@ def _statistics(tensor: ir.TensorProtocol) -> dict[str, Any]:
 
 
 def _sample(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A part of a large array, at even distances along its longest axes.
+    """Return a part of a large array, at even distances along its longest axes.
 
     It is a view, so that nothing large is copied.
     """

@@ -123,7 +123,7 @@ def _version_changes(before: Mapping[str, Mapping[str, Any]], after: Mapping[str
 
 
 def _versions(found: Mapping[str, Mapping[str, Any]]) -> dict[str, set[str]]:
-    """The versions of each package in all rows."""
+    """Return the versions of each package in all rows."""
     versions: dict[str, set[str]] = {}
     for row in found.values():
         own = [*((name, row[name.replace("-", "_")]) for name in PACKAGES), *(row["plugins"] or ())]

@@ -96,7 +96,7 @@ def _changes(comparison: Comparison) -> str:
 
 
 def _data(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The rows as JSON that cannot end its element."""
+    """Return the rows as JSON that cannot end its element."""
     lines = [[_value(row, name) for name in _COLUMNS] for row in rows]
     text = json.dumps({"columns": _COLUMNS, "rows": lines}, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c")

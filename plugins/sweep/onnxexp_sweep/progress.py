@@ -92,7 +92,7 @@ class SweepProgress:
             )
 
     def _figures(self) -> list[str]:
-        """The cells that have ended, how, those of an earlier run, the time, and the rest."""
+        """Return the texts of a line: cells by status, the time, an estimate."""
         return [
             f"{sum(self.counts.values())} of {self._total} cells",
             ", ".join(f"{number} {status}" for status, number in sorted(self.counts.items())),

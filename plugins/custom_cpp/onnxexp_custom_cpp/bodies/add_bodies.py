@@ -63,7 +63,7 @@ def _is_onnxscript(body: Any) -> bool:
 
 
 def _signature(node: ir.Node) -> Any:
-    """What a traced body depends on."""
+    """Return what a traced body depends on."""
     attributes = sorted((name, str(each.value)) for name, each in node.attributes.items())
     return tuple(attributes), tuple(None if each is None else (each.dtype, str(each.shape)) for each in node.inputs)
 

@@ -12,7 +12,7 @@ _NAMES: ContextVar[frozenset[str]] = ContextVar("_NAMES", default=frozenset())
 
 
 def bodies_in_work() -> frozenset[str]:
-    """The ONNX operators whose bodies are being exported."""
+    """Return the ONNX operators whose bodies are being exported."""
     return _NAMES.get()
 
 

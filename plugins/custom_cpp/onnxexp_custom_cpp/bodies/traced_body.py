@@ -77,7 +77,7 @@ class _Call(torch.nn.Module):
         return self._body(*self._arguments(inputs))
 
     def _arguments(self, inputs: Sequence[torch.Tensor | None]) -> Iterator[Any]:
-        """The arguments of the schema, in order."""
+        """Yield the arguments of the schema, in order."""
         formals = self._form.schema.arguments
         left = list(inputs)
         taken = sum(each.name not in self._form.attributes for each in formals)
@@ -93,7 +93,7 @@ class _Call(torch.nn.Module):
 
 
 def _constants(form: CallForm, node: ir.Node) -> Mapping[str, Any]:
-    """The Python value of each argument that is an attribute."""
+    """Return the Python value of each argument that is an attribute."""
     found: dict[str, Any] = {}
     for argument in form.schema.arguments:
         name = form.attributes.get(argument.name)
@@ -111,7 +111,7 @@ def _constants(form: CallForm, node: ir.Node) -> Mapping[str, Any]:
 
 
 def _example(value: ir.Value, numbers: dict[str, int]) -> tuple[torch.Tensor, dict[int, str]]:
-    """A tensor of an input's type, and the names of its dynamic axes."""
+    """Return a tensor of an input's type, and the names of its dynamic axes."""
     if value.dtype is None or value.shape is None:
         raise LoweringError(f"the rank of {value.name} must be known for the body of an operator: give an onnxscript function")
     sizes: list[int] = []
@@ -128,7 +128,7 @@ def _example(value: ir.Value, numbers: dict[str, int]) -> tuple[torch.Tensor, di
 
 
 def _function(model: ir.Model, operator: Operator, overload: str, node: ir.Node) -> ir.Function:
-    """The model's graph as a function; initializers become constants."""
+    """Return the model's graph as a function; initializers become constants."""
     graph = model.graph
     for value in list(graph.initializers.values()):
         assert value.const_value is not None

@@ -67,7 +67,10 @@ def _has_real_kernel_only(name: str) -> bool:
 
 
 def _fake(name: str, unclear: dict[str, None]) -> Callable[..., Any]:
-    """The fake kernel of an operator; what is unclear about it goes into a list."""
+    """Return the fake kernel of an operator.
+
+    What is unclear about it goes into a list.
+    """
     packet, _, overload = name.partition(".")
     namespace, _, base = packet.partition("::")
     operator = getattr(getattr(getattr(torch.ops, namespace), base), overload or "default")
@@ -108,7 +111,7 @@ class _Probes:
         return pytree.tree_unflatten(results, spec)
 
     def _first(self, point: Callable[[Any], int]) -> tuple[_Fill, Any]:
-        """The first values that the kernel takes, with its results."""
+        """Return the first values that the kernel takes, with its results."""
         problems: dict[str, None] = {}
         for fill in _FILLS:
             try:
@@ -121,7 +124,7 @@ class _Probes:
         )
 
     def _run(self, point: Callable[[Any], int], fill: _Fill) -> Any:
-        """The results at one set of sizes. Integers are 0: they may be indices."""
+        """Return the results at one set of sizes. Integers are 0: they may be indices."""
 
         def real(leaf: Any) -> Any:
             if isinstance(leaf, torch.SymInt):
@@ -138,7 +141,7 @@ class _Probes:
             return self._operator(*args, **kwargs)
 
     def _depends_on_values(self, point: Callable[[Any], int], first: Any) -> set[tuple[int, int]]:
-        """The results and axes whose size is another one for other values."""
+        """Return the results and axes whose size is another one for other values."""
         found: set[tuple[int, int]] = set()
         for fill in _FILLS:
             with contextlib.suppress(Exception):  # a kernel may refuse these values: then the others decide
@@ -171,7 +174,7 @@ class _Probes:
         return rule.size
 
     def _new_size(self, index: int, axis: int) -> Any:
-        """A size that only the run knows."""
+        """Return a size that only the run knows."""
         self._note(f"axis {axis} of its output {index} follows from no input size, and is taken for one that depends on values")
         return torch.library.get_ctx().new_dynamic_size()
 

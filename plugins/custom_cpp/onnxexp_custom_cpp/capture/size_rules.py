@@ -60,7 +60,7 @@ def _substitute(point: dict[Any, int]) -> Callable[[Any], int]:
 
 
 def rule_for(values: Sequence[int], sizes: Sequence[Any], points: Sequence[Callable[[Any], int]]) -> Rule | None:
-    """The rule of an output size that has these values at these points, or None.
+    """Find the rule of an output size with these values at these points, or None.
 
     A number, an input's size, and one that differs from an input's size by a number or a factor are tried before sums and
     products of two. Of one kind, several may fit: where the kernel runs at few sizes, or two sizes are equal.
@@ -99,7 +99,7 @@ def _affine(values: Sequence[int], known: Sequence[tuple[Any, list[int]]]) -> It
 
 
 def _pairs(values: Sequence[int], known: Sequence[tuple[Any, list[int]]]) -> Iterator[Any]:
-    """Sums and products of two sizes."""
+    """Yield sums and products of two sizes."""
     for (one, first), (other, second) in itertools.combinations(known, 2):
         if all(x + y == value for x, y, value in zip(first, second, values, strict=True)):
             yield one + other

@@ -55,7 +55,7 @@ class Bridge:
 
 @functools.cache
 def bridge() -> Bridge:
-    """The bridge, built at the first use.
+    """Return the bridge, built at the first use.
 
     Raises BridgeError where it cannot be built or loaded.
     """
@@ -67,7 +67,7 @@ def bridge() -> Bridge:
 
 
 def library_path() -> Path:
-    """The file of the bridge in the user's cache folder; it is built if there is none.
+    """Return the file of the bridge in the user's cache folder; build it if needed.
 
     A build writes to a folder of its own and moves the finished file: two processes may build at once, and one that is stopped
     leaves nothing behind. A file that another user of the machine could have written is never loaded: a warning names it, and

@@ -31,7 +31,7 @@ def foreign(path: Path) -> str:
 
 
 def _others(status: os.stat_result) -> int:
-    """The bits of others' write access.
+    """Return the bits of others' write access.
 
     A group with the user's own number has no other member.
     """

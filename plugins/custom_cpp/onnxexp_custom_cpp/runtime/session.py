@@ -138,7 +138,7 @@ def _session_of(model: ir.Model, options: Any, providers: list[Any]) -> Any:
 
 
 def _loaded(model: Any) -> tuple[ir.Model, Path | None]:
-    """The model, and the folder of its file."""
+    """Return the model, and the folder of its file."""
     if isinstance(model, ir.Model):
         return model, None
     if isinstance(model, onnx.ModelProto):
@@ -149,7 +149,7 @@ def _loaded(model: Any) -> tuple[ir.Model, Path | None]:
 
 
 def _candidates(model: ir.Model, mapped: Mapping[str, Any]) -> list[ir.Node]:
-    """The nodes that stand for torch operators, those of subgraphs and functions too."""
+    """List the nodes of torch operators, also those in subgraphs and functions."""
     return [
         node
         for node in (*model.graph.all_nodes(), *(node for each in model.functions.values() for node in each.all_nodes()))

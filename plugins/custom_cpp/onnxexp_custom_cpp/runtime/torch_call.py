@@ -71,7 +71,7 @@ class TorchCall:
         return self.operator.namespace == "aten" and torch.Tag.nondeterministic_seeded not in self.operator.tags
 
     def declaration(self, name: str) -> str:
-        """The call as the bridge reads it."""
+        """Return the call as the bridge reads it."""
         schema = self.operator._schema
         lines = [
             f"operator {name} {schema.name} {schema.overload_name or '-'}",
@@ -98,7 +98,7 @@ class TorchCall:
 
 
 def call_of(node: ir.Node, mapped: Mapping[str, Any] | None) -> TorchCall | None:
-    """The call that a node stands for; None for a node of another kind.
+    """Return the call that a node stands for; None for a node of another kind.
 
     Args:
         node: The node.
@@ -155,7 +155,7 @@ def _operator(node: ir.Node, mapped: Mapping[str, Any] | None) -> torch._ops.OpO
 
 
 def _described(operator: torch._ops.OpOverload, attributes: Mapping[str, str], node: ir.Node) -> Iterator[str]:
-    """The words for a registered operator, as in `torch_arguments`."""
+    """Yield the words for a registered operator, as in `torch_arguments`."""
     formals = operator._schema.arguments
     others = sum(each.name not in attributes for each in formals) - 1
     for formal in formals:
@@ -191,7 +191,7 @@ def _argument(formal: Any, word: str, inputs: list[ir.Value | None], node: ir.No
 
 
 def _of_attribute(attribute: ir.Attr, kind: str, onnx_dtypes: bool) -> Any:
-    """The Python value of an attribute, for an argument of a type."""
+    """Return the Python value of an attribute, for an argument of a type."""
     value = attribute.value
     if isinstance(value, (list, tuple)):
         return [bool(each) if kind == "List[bool]" else each for each in value]
@@ -217,7 +217,7 @@ def _type(value: ir.Value) -> int:
 
 
 def _constant(value: Any) -> str:
-    """A constant as the bridge reads it."""
+    """Return a constant as the bridge reads it."""
     if value is None:
         return "none"
     if isinstance(value, (list, tuple)):
@@ -243,7 +243,7 @@ def _text(value: Any) -> str:
 
 
 def _value(argument: Argument, given: Iterator[torch.Tensor]) -> Any:
-    """The Python value of an argument."""
+    """Return the Python value of an argument."""
     if argument.kind in _CONSTANTS:
         return torch.device(argument.value) if isinstance(argument.value, _Device) else argument.value
     if argument.kind in ("tensors", "optionals"):

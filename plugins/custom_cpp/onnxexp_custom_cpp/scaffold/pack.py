@@ -80,7 +80,7 @@ class _Template(Template):
 
 
 def _values(operator: OperatorSchema, package: str, domain: str) -> dict[str, str]:
-    """The texts of the placeholders."""
+    """Return the texts of the placeholders."""
     arguments = operator.arguments
     tensors = [each for each in arguments if each.is_tensor]
     numbers = [each for each in arguments if not each.is_tensor]

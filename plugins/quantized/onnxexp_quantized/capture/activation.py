@@ -81,7 +81,7 @@ def _threshold(qx: QuantizedTensor, threshold: float, value: float) -> Quantized
 
 
 def _fixed(function: Callable[..., torch.Tensor], steps: int, center: int) -> Callable[..., QuantizedTensor]:
-    """An activation whose results have fixed parameters.
+    """Return an activation whose results have fixed parameters.
 
     `steps` is the number of quanta in 1, and `center` the zero point's distance from the lowest integer.
     """

@@ -33,7 +33,7 @@ def _floats(parts: torch.Tensor, size: int) -> torch.Tensor:
 
 
 def _decoded(bits: int, stored: torch.Tensor) -> torch.Tensor:
-    """The numbers of rows of bytes."""
+    """Return the numbers of rows of bytes."""
     size = 4 if bits == 8 else 2
     codes = stored[..., : -2 * size]
     if bits < 8:  # the lowest bits of a byte come first
@@ -71,7 +71,7 @@ def _bag(
 
 
 def replacements() -> dict[str, Callable[..., Any]]:
-    """The functions by their names in `torch.ops.quantized`."""
+    """Return the functions by their names in `torch.ops.quantized`."""
     found: dict[str, Callable[..., Any]] = {}
     for name, bits in (("byte", 8), ("4bit", 4), ("2bit", 2)):
         found[f"embedding_bag_{name}_unpack"] = functools.partial(_unpack, bits)

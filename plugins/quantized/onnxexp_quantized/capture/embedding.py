@@ -21,7 +21,7 @@ table = FunctionTable()
 
 
 def _rows(weight: PackedWeight, indices: torch.Tensor, bits: int) -> torch.Tensor:
-    """The rows of a table, in float32, for indices of any shape."""
+    """Return the rows of a table, in float32, for indices of any shape."""
     stored = weight.weight
     if (stored.dtype == torch.quint4x2) != (bits == 4):
         raise CaptureError(

@@ -107,7 +107,7 @@ def _refuse(names: list[str], problem: str) -> None:
 
 
 def _listed(names: list[str]) -> str:
-    """The first names, and the number of the others."""
+    """Return the first names, and the number of the others."""
     return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
 
 
@@ -163,7 +163,7 @@ def _parameters(module: Any) -> tuple[torch.Tensor, torch.Tensor, tuple[int, int
 
 
 def _fused_forward(module: Any) -> Callable[[torch.Tensor], torch.Tensor]:
-    """The layer with the batch norm in its weight and bias."""
+    """Return the layer with the batch norm in its weight and bias."""
     from torch.ao.nn.intrinsic import qat
 
     rectified = isinstance(module, (qat.ConvBnReLU1d, qat.ConvBnReLU2d, qat.ConvBnReLU3d))
@@ -179,7 +179,7 @@ def _fused_forward(module: Any) -> Callable[[torch.Tensor], torch.Tensor]:
 
 
 def _fused_buffers(module: Any) -> dict[str, torch.Tensor]:
-    """The weight and the bias that do what the layer and its batch norm do."""
+    """Return the weight and the bias that do what the layer and its batch norm do."""
     norm = module.bn
     factor = norm.weight / torch.sqrt(norm.running_var + norm.eps)
     weight = module.weight * factor.reshape([-1, *[1] * (module.weight.dim() - 1)])

@@ -58,7 +58,7 @@ class FunctionTable:
 
 
 def name_of(func: Any) -> str:
-    """The name of a torch function: ``quantized::add``, or ``add`` of torch's own.
+    """Return a torch function's name: ``quantized::add``, or torch's own ``add``.
 
     Overloads, methods and functions of torch.nn.functional have the name of the operator.
     """

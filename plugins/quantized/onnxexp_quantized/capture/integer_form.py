@@ -37,7 +37,7 @@ class IntegerForm:
 
     @classmethod
     def of(cls, tensor: torch.Tensor, name: str) -> IntegerForm | None:
-        """The form of a quantized tensor; None for any other.
+        """Return the form of a quantized tensor; None for any other.
 
         Raises CaptureError for a tensor whose integers ONNX lacks.
         """
@@ -52,7 +52,7 @@ class IntegerForm:
 
     @classmethod
     def of_stand_in(cls, tensor: QuantizedTensor, name: str) -> IntegerForm:
-        """The form of a stand-in whose parameters are numbers or real tensors."""
+        """Return the form of a stand-in whose parameters are numbers or real tensors."""
         if tensor.axis is None:
             return cls(name, tensor.dtype, *tensor.numbers())
         return cls(name, tensor.dtype, tuple(tensor.scale.tolist()), tuple(tensor.zero_point.tolist()), tensor.axis)
@@ -80,7 +80,7 @@ class IntegerForm:
         return lambda integers: QuantizedTensor(integers, *parameters, self.dtype, self.axis)
 
     def as_json(self) -> str:
-        """The parameters as JSON."""
+        """Return the parameters as JSON."""
         fields = {"scale": self.scale, "zero_point": self.zero_point, "dtype": str(self.dtype).removeprefix("torch.")}
         return json.dumps(fields if self.axis is None else {**fields, "axis": self.axis})
 
@@ -88,5 +88,5 @@ class IntegerForm:
         return self.as_json()
 
     def _in_file(self) -> tuple[Any, ...]:
-        """The parameters as the file has them: scales in float32."""
+        """Return the parameters as the file has them: scales in float32."""
         return self.dtype, torch.tensor(self.scale, dtype=torch.float32).tolist(), self.zero_point, self.axis

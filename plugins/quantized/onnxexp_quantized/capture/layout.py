@@ -18,7 +18,7 @@ table = FunctionTable()
 
 
 def first_of(args: Any) -> QuantizedTensor:
-    """The first quantized tensor among the arguments."""
+    """Return the first quantized tensor among the arguments."""
     found: QuantizedTensor = next(each for each in pytree.tree_leaves(args) if isinstance(each, QuantizedTensor))
     return found
 

@@ -163,7 +163,7 @@ def _is_parameter(module: torch.nn.Module, name: str) -> bool:
 
 
 def _replacement(node: torch.fx.Node) -> Any:
-    """The function for a node that makes a quantized tensor."""
+    """Return the function for a node that makes a quantized tensor."""
     name = node.target.__name__ if node.op == "call_function" and callable(node.target) else ""
     return QUANTIZING[name] if name in QUANTIZING and node.target is vars(torch)[name] else None
 

@@ -15,7 +15,7 @@ def has_seen_data(lowest: torch.Tensor, highest: torch.Tensor) -> bool:
 def fused_parameters(
     lowest: torch.Tensor, highest: torch.Tensor, quant_min: int, quant_max: int, axis: int, per_row: bool, symmetric: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The parameters that torch.fused_moving_avg_obs_fake_quant computes."""
+    """Return the parameters that torch.fused_moving_avg_obs_fake_quant computes."""
     channels = lowest.numel() if per_row else 1
     scale, zero_point = torch.ones(channels), torch.zeros(channels, dtype=torch.int32)
     off, on = torch.zeros(1, dtype=torch.int64), torch.ones(1, dtype=torch.int64)

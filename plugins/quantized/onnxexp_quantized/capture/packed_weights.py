@@ -90,7 +90,7 @@ def _unpack_layer(owner: torch.nn.Module, prefix: str, packed: Any) -> Iterator[
 
 
 def as_stand_in(tensor: torch.Tensor) -> QuantizedTensor:
-    """The stand-in for a real quantized tensor."""
+    """Return the stand-in for a real quantized tensor."""
     integers = tensor.int_repr().contiguous()
     if tensor.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
         return QuantizedTensor(integers, tensor.q_scale(), tensor.q_zero_point(), tensor.dtype)
@@ -100,7 +100,7 @@ def as_stand_in(tensor: torch.Tensor) -> QuantizedTensor:
 
 
 def _settings(packed: Any) -> dict[str, Any]:
-    """The settings of a convolution, as torch's functions name them."""
+    """Return the settings of a convolution, as torch's functions name them."""
     if not _has(packed, "stride"):
         return {}
     settings = {name: _method(packed, name)() for name in _CONVOLUTION if _has(packed, name)}

@@ -62,7 +62,7 @@ table.generic(
 
 
 def _max_pool(pool: Callable[..., torch.Tensor]) -> Callable[..., QuantizedTensor]:
-    """A pooling that has its settings one after the other."""
+    """Return a pooling that has its settings one after the other."""
 
     def implementation(
         qx: QuantizedTensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False

@@ -34,7 +34,7 @@ def _linear_prepack(W: QuantizedTensor, B: torch.Tensor | None = None) -> Packed
 
 
 def half_prepacking() -> dict[str, Callable[..., Any]]:
-    """The functions of `torch.ops.quantized` that pack weights in float16.
+    """Return the functions of `torch.ops.quantized` that pack weights in float16.
 
     Their arguments are ordinary tensors.
     """

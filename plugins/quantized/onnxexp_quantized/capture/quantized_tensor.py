@@ -45,7 +45,7 @@ BY_INTEGERS = {torch.uint8: torch.quint8, torch.int8: torch.qint8, torch.int32: 
 
 
 def decomposed() -> Any:
-    """The operators of quantized_decomposed, which an import registers."""
+    """Return the operators of quantized_decomposed, which an import registers."""
     from torch.ao.quantization.fx import _decomposed  # noqa: F401
 
     return torch.ops.quantized_decomposed
@@ -109,7 +109,7 @@ class QuantizedTensor(StandIn):
         return DTYPES[self.dtype]
 
     def numbers(self) -> tuple[float, int]:
-        """The scale and zero point of a tensor whose parameters are numbers.
+        """Return the scale and zero point of a tensor whose parameters are numbers.
 
         Raises CaptureError if they are tensors.
         """
@@ -121,16 +121,16 @@ class QuantizedTensor(StandIn):
         return self.scale, self.zero_point
 
     def code(self, value: float) -> int:
-        """The integer that stands for a number."""
+        """Return the integer that stands for a number."""
         scale, zero_point = self.numbers()
         return min(max(round(value / scale) + zero_point, self.of.lowest), self.of.highest)
 
     def with_integers(self, integers: torch.Tensor) -> QuantizedTensor:
-        """The same parameters with other integers."""
+        """Return the same parameters with other integers."""
         return QuantizedTensor(integers, self.scale, self.zero_point, self.dtype, self.axis)
 
     def dequantize(self) -> torch.Tensor:
-        """The float32 tensor."""
+        """Return the float32 tensor."""
         of, operators = DTYPES[self.dtype], decomposed()
         if self.axis is not None:
             channels = operators.dequantize_per_channel.default

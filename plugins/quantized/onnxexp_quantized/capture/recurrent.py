@@ -36,7 +36,7 @@ def gru(input: torch.Tensor, *args: Any) -> tuple[torch.Tensor, ...]:
 
 
 def packed_sequences() -> list[tuple[Any, str, Callable[..., Any]]]:
-    """The methods that read the number of sequences as an int, which captures fix."""
+    """List the methods that read the number of sequences as an int."""
     from torch.ao.nn.quantized import dynamic
 
     methods: dict[str, Callable[..., Any]] = {"forward_packed": _forward_packed, "check_forward_args": _check_forward_args}
@@ -95,7 +95,7 @@ def _float_parameters(cell: PackedCell) -> list[torch.Tensor]:
 
 
 def _gates(input: torch.Tensor, state: torch.Tensor, of_input: PackedWeight, of_state: PackedWeight) -> tuple[torch.Tensor, ...]:
-    """The products with input and state, which torch quantizes to 7 bits."""
+    """Return the products with input and state, which torch quantizes to 7 bits."""
     pairs = ((input, of_input), (state, of_state))
     return tuple(linear_fp16(x, packed) if packed.is_half else linear(x, packed, reduce_range=True) for x, packed in pairs)
 

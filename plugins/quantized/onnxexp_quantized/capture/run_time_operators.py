@@ -92,12 +92,12 @@ def recurrent_layer(
 
 
 def dequantized(packed: PackedWeight) -> torch.Tensor:
-    """A weight in float32; the file has the narrow one."""
+    """Return a weight in float32; the file has the narrow one."""
     return widen(packed.half) if packed.is_half else packed.weight.dequantize()
 
 
 def _as_tensors(weight: QuantizedTensor, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """The scale and the zero point of a weight, of the integers' dtype."""
+    """Return the scale and the zero point of a weight, of the integers' dtype."""
     scale = torch.as_tensor(weight.scale, dtype=torch.float32, device=device)
     return scale, torch.as_tensor(weight.zero_point, device=device).to(weight.integers.dtype)
 
@@ -114,14 +114,17 @@ def fake_quantize(
 
 
 def widen(weight: torch.Tensor) -> torch.Tensor:
-    """A float16 weight in float32; the file has the narrow one."""
+    """Return a float16 weight in float32; the file has the narrow one."""
     define_operators()
     result: torch.Tensor = torch.ops.onnxexp_quantized.widen(weight)
     return result
 
 
 def integers_used(dtype: torch.dtype, reduce_range: bool) -> tuple[int, int]:
-    """The first and last integer of a range; a reduced one has half of the integers."""
+    """Return the first and last integer of a range.
+
+    A reduced one has half of the integers.
+    """
     limits = torch.iinfo(dtype)
     return (-(-limits.min // 2), limits.max // 2) if reduce_range else (limits.min, limits.max)
 

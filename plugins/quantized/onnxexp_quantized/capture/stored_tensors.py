@@ -18,7 +18,7 @@ __all__ = ["quantized_weight", "stored"]
 
 
 def _field(suffix: str) -> Any:
-    """A property in a buffer of the module, or beside it if it is a number."""
+    """Return a property in a buffer of the module, or beside it if it is a number."""
 
     def read(self: _StoredTensor) -> Any:
         return self.numbers_by_suffix.get(suffix, self.buffers.get(f"{self.name}{suffix}"))

@@ -108,7 +108,7 @@ def check_width(op: Builder, x: Tensor, lowest: int, highest: int) -> None:
 
 
 def as_scalar(op: Builder, number: Any, dtype: torch.dtype | None = None) -> Tensor:
-    """A number, or a tensor of one element, as a 0-d tensor."""
+    """Return a number, or a tensor of one element, as a 0-d tensor."""
     if not isinstance(number, Tensor):
         return op.constant(number, dtype)
     scalar = number if number.rank == 0 else op.Reshape(number, op.constant([], torch.int64))
@@ -116,7 +116,7 @@ def as_scalar(op: Builder, number: Any, dtype: torch.dtype | None = None) -> Ten
 
 
 def kept_cast(op: Builder, x: Tensor, dtype: torch.dtype) -> Tensor:
-    """A Cast that is never folded: a quantized weight stays as small as it is."""
+    """Return a Cast that is never folded: a quantized weight stays as small as it is."""
     if x.dtype in FLOAT8:
         check_float8(op, x.dtype)
     if x.const is None or x.dtype == dtype:
@@ -158,12 +158,12 @@ def _is_whole(dtype: torch.dtype, lowest: int, highest: int) -> bool:
 
 
 def _float_limit(limit: int) -> float:
-    """A limit as the nearest float32 inside the range of int32."""
+    """Return a limit as the nearest float32 inside the range of int32."""
     return min(float(limit), 2147483520.0)
 
 
 def _grouped(op: Builder, x: Tensor, affine: Affine) -> tuple[Tensor, Tensor, Tensor | None]:
-    """A tensor, its scales and zero points in shapes that broadcast."""
+    """Return a tensor, its scales and zero points in shapes that broadcast."""
     scale, zero, axis = affine.scale, affine.zero_point, affine.axis
     if axis is None:
         return x, scale, zero

@@ -59,21 +59,21 @@ def choose_qparams_per_token_asymmetric(op: Builder, input: Tensor, dtype: torch
 def scale_and_zero_point(
     op: Builder, lowest: Tensor, highest: Tensor, quant_min: int, quant_max: int, eps: float
 ) -> tuple[Tensor, Tensor]:
-    """The scale and the zero point, as float32 tensors, of ranges that include 0."""
+    """Compute the scale and zero point, in float32, of ranges that include 0."""
     scale = op.Max(op.Div(op.Sub(highest, lowest), float(quant_max - quant_min)), eps)
     (steps,) = op.torch_op("aten::round", op.Div(lowest, scale))
     return scale, op.Clip(op.Sub(float(quant_min), steps), float(quant_min), float(quant_max))
 
 
 def _range(op: Builder, x: Tensor, **reduction: object) -> tuple[Tensor, Tensor]:
-    """The least and the greatest element, or 0 where that is beyond it."""
+    """Return the least and the greatest element, or 0 where that is beyond it."""
     x = op.cast(x, torch.float32)
     given = reduction or {"keepdims": 0}
     return op.Min(op.ReduceMin(x, **given), 0.0), op.Max(op.ReduceMax(x, **given), 0.0)
 
 
 def _vector(op: Builder, number: Tensor, dtype: torch.dtype) -> Tensor:
-    """A 0-d tensor as a vector of one element."""
+    """Return a 0-d tensor as a vector of one element."""
     vector = op.Reshape(op.cast(number, dtype), [1])
     assert isinstance(vector, Tensor)
     return vector

@@ -152,7 +152,7 @@ def fused_moving_average(
 
 
 def _switch(op: Builder, switch: Tensor, what: str) -> bool:
-    """The value of a switch, a tensor of one element."""
+    """Return the value of a switch, a tensor of one element."""
     if switch.const is None:
         raise op.error(f"{what} must be known at export; cure: store it as a buffer of the model")
     return bool(switch.const.flatten()[0] == 1)
@@ -214,7 +214,7 @@ def _inside(op: Builder, x: Tensor, affine: Affine, quant_min: int, quant_max: i
 
 
 def _steps(op: Builder, x: Tensor, affine: Affine, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    """The steps before clamping, and zero points and scales that broadcast.
+    """Return the steps before clamping, and zero points and scales that broadcast.
 
     A whole zero point is added after the rounding, another one before it.
     """

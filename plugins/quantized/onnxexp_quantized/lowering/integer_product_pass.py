@@ -28,7 +28,7 @@ def join_zero_points(graph: Graph) -> bool:
 
 
 def _product_and_sums(node: Node, makers: dict[Value, Node]) -> tuple[Value, Value] | None:
-    """The operands of a product from which column sums are subtracted."""
+    """Return the operands of a product from which column sums are subtracted."""
     if node.op != "aten::sub.Tensor" or node.args[2] != 1:
         return None
     product, scaled = (makers.get(arg) if isinstance(arg, Value) else None for arg in node.args[:2])

@@ -170,7 +170,7 @@ def _per_channel(op: Builder, x: Tensor, scales: Tensor, zero_points: Tensor | N
 
 
 def _groups(op: Builder, x: Tensor, scales: Tensor, zero_points: Tensor | None, size: int) -> Affine:
-    """The scales of groups in the rows of a matrix.
+    """Return the scales of groups in the rows of a matrix.
 
     A group that is longer than the row is the row.
     """

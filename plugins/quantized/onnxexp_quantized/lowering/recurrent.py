@@ -97,7 +97,7 @@ def _integer_lstm(
 
 
 def _merged(op: Builder, y: Tensor, bidirectional: bool) -> Tensor:
-    """The output (time, directions, batch, hidden) as torch returns it."""
+    """Return the output (time, directions, batch, hidden) as torch returns it."""
     if not bidirectional:
         return op.Squeeze(y, axes=[1])
     return op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), [0, 0, -1])
@@ -139,7 +139,7 @@ def _stacked_biases(kind: str, *biases: torch.Tensor) -> torch.Tensor:
 
 
 def _stacked(kind: str, transposed: bool, *weights: torch.Tensor) -> torch.Tensor:
-    """The weights of all directions in ONNX's order of the gates."""
+    """Return the weights of all directions in ONNX's order of the gates."""
     stacked = torch.stack([_reordered(kind, weight) for weight in weights])
     return stacked.transpose(1, 2) if transposed else stacked
 

@@ -59,7 +59,7 @@ def keep_stored(op: Builder, node: Node) -> Any:
 
 
 def _float8_view(op: Builder, node: Node) -> Tensor | None:
-    """A view of a float8 weight; Transpose takes float8 from opset 21 on."""
+    """Return a view of a float8 weight; Transpose takes float8 from opset 21 on."""
     x, *rest = op.args
     view = overload(node.op)
     if not isinstance(x, Tensor) or x.const is None or x.dtype not in FLOAT8 or view is None:

@@ -124,14 +124,14 @@ def dequantize_affine_float8(op: Builder, tensor: Tensor, scale: Tensor, output_
 
 
 def _constant_like(op: Builder, x: Tensor, number: int) -> Tensor:
-    """A number in the shape of `x`."""
+    """Return a number in the shape of `x`."""
     zeros = op.Mul(x, 0.0)
     filled: Tensor = op.Add(zeros, float(number)) if number else zeros
     return filled
 
 
 def _dtype(given: Any) -> torch.dtype:
-    """A dtype, which a schema's default has as a code."""
+    """Return a dtype, which a schema's default has as a code."""
     found = given if isinstance(given, torch.dtype) else TYPE_CODES["ScalarType"][given]
     assert isinstance(found, torch.dtype)
     return found
@@ -150,7 +150,7 @@ def _limits(quant_min: Any, quant_max: Any, dtype: torch.dtype) -> tuple[int, in
 
 
 def _parts(op: Builder, x: Tensor, block_size: Sequence[Any]) -> tuple[list[int], list[int]]:
-    """The axes with a scale for each index, and those with one for each block.
+    """Return the axes with a scale for each index, and those with one for each block.
 
     The others have one scale: their blocks have the size of the axis, which may be symbolic.
     """
@@ -170,7 +170,7 @@ def _parts(op: Builder, x: Tensor, block_size: Sequence[Any]) -> tuple[list[int]
 
 
 def _by_blocks(op: Builder, x: Tensor, block_size: Sequence[Any], scale: Tensor, zero_point: Tensor | None) -> Affine:
-    """The scales' layout: per tensor, by axis, by blocks, or broadcasting."""
+    """Return the scales' layout: per tensor, by axis, by blocks, or broadcasting."""
     single, blocked = _parts(op, x, block_size)
     given = [op.cast(scale, torch.float32), None if zero_point is None or zero_point.shape == (0,) else zero_point]
     assert x.shape is not None
@@ -201,7 +201,7 @@ def _blocks(op: Builder, size: Any, block: Any) -> int:
 
 
 def _spread(op: Builder, x: Tensor | None, rank: int, others: Sequence[int]) -> Tensor | None:
-    """A tensor of the other axes, or of all, with 1 for those that share a scale."""
+    """Return a tensor of the other axes, or of all, with size 1 for shared scales."""
     if x is None or x.rank == rank:
         return x
     if x.rank is None or x.rank + len(others) != rank:
@@ -210,7 +210,7 @@ def _spread(op: Builder, x: Tensor | None, rank: int, others: Sequence[int]) -> 
 
 
 def _reduced_axes(op: Builder, x: Tensor, block_size: Sequence[Any]) -> tuple[Tensor, list[int], int | None]:
-    """A tensor, its axes that share a scale, and the axis that `x` did not have."""
+    """Return a tensor, its axes that share a scale, and the axis that `x` lacks."""
     single, blocked = _parts(op, x, block_size)
     assert x.shape is not None
     if not blocked:

@@ -88,7 +88,7 @@ class CheckWeights(ir.passes.InPlacePass):
 
 
 def _sources(node: Node, makers: Mapping[Value, Node]) -> Iterator[Value]:
-    """The arguments of a node, followed through views."""
+    """Yield the arguments of a node, followed through views."""
     for value in node.inputs():
         maker = makers.get(value)
         while maker is not None and maker.op.removeprefix("aten::").partition(".")[0] in _VIEWS and maker.inputs():
@@ -98,7 +98,7 @@ def _sources(node: Node, makers: Mapping[Value, Node]) -> Iterator[Value]:
 
 
 def _elements(value: Value, graph: Graph, makers: Mapping[Value, Node]) -> int:
-    """The number of elements of a constant of 8 bits; 0 for other values."""
+    """Return the number of elements of a constant of 8 bits; 0 for other values."""
     maker, of = makers.get(value), value.type
     constant = value in graph.params or (maker is not None and maker.op.startswith(_INNER))
     if not constant or not isinstance(of, TensorType) or of.dtype not in _NARROW or of.sizes is None:

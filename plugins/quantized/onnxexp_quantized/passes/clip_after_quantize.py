@@ -42,7 +42,7 @@ def move_limits_behind(node: ir.Node, of: Parameters, editor: GraphEditor) -> bo
 
 
 def _limits_before(node: ir.Node, of: Parameters) -> _Limits | None:
-    """The limits, as integers, of an activation that only this node uses."""
+    """Return the limits, as integers, of an activation that only this node uses."""
     activation = producer(node.inputs[0], "Relu", "Clip")
     if activation is None or sole_user(activation.outputs[0]) is not node:
         return None
@@ -55,7 +55,7 @@ def _limits_before(node: ir.Node, of: Parameters) -> _Limits | None:
 
 
 def _limit(clip: ir.Node, index: int, name: str, absent: float) -> float | None:
-    """A limit of a Clip; None if it is computed."""
+    """Return a limit of a Clip; None if it is computed."""
     if index < len(clip.inputs) and clip.inputs[index] is not None:
         contents = constant_of(clip, index)
         return None if contents is None else float(contents.item())
@@ -63,7 +63,7 @@ def _limit(clip: ir.Node, index: int, name: str, absent: float) -> float | None:
 
 
 def _composed(first: _Limits, second: _Limits) -> _Limits:
-    """The limits of two clips, one after the other."""
+    """Return the limits of two clips, one after the other."""
     lowest, highest = (min(max(limit, second[0]), second[1]) for limit in first)
     return lowest, highest
 
@@ -86,7 +86,7 @@ def _clip(node: ir.Node, of: Parameters, limits: _Limits, editor: GraphEditor) -
 
 
 def _inputs(of: Parameters, limits: _Limits, editor: GraphEditor) -> list[ir.Value | None]:
-    """The limits as inputs of a Clip; those of the dtype are left out."""
+    """Return the limits as inputs of a Clip; those of the dtype are left out."""
     lowest = None if limits[0] == of.lowest else editor.constant(limits[0], of.dtype, "lowest")
     highest = None if limits[1] == of.highest else editor.constant(limits[1], of.dtype, "highest")
     return [lowest, highest]

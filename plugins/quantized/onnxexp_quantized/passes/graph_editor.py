@@ -59,7 +59,7 @@ class GraphEditor:
         return result
 
     def constant(self, contents: Any, dtype: torch.dtype, name: str) -> ir.Value:
-        """A new initializer; equal scalars are one."""
+        """Create a new initializer; equal scalars are one."""
         tensor = torch.as_tensor(contents, dtype=dtype)
         key = (dtype, tensor.item()) if tensor.dim() == 0 else None
         if key is not None and (earlier := self._constants.get(key)) is not None and earlier.is_initializer():
@@ -90,7 +90,7 @@ class GraphEditor:
             but.replace_input_with(index, old)
 
     def unique(self, base: str) -> str:
-        """An unused name."""
+        """Return an unused name."""
         if self._names is None:
             self._names = UniqueNames.of(self._graph)
         return self._names.unique(base)
@@ -122,19 +122,19 @@ class QuantizedPass(ir.passes.InPlacePass):
 
 
 def producer(value: ir.Value | None, *operators: str) -> ir.Node | None:
-    """The producer of a value, if it is one of these operators of ONNX."""
+    """Return the producer of a value, if it is one of these operators of ONNX."""
     node = None if value is None else value.producer()
     return node if node is not None and not node.domain and node.op_type in operators else None
 
 
 def sole_user(value: ir.Value) -> ir.Node | None:
-    """The only node that uses a value; None for a graph output."""
+    """Return the only node that uses a value; None for a graph output."""
     users = [user for user, _ in value.uses()]
     return users[0] if len(users) == 1 and not value.is_graph_output() else None
 
 
 def constant_of(node: ir.Node, index: int) -> torch.Tensor | None:
-    """The contents of a constant input, else None."""
+    """Return the contents of a constant input, else None."""
     value = node.inputs[index] if index < len(node.inputs) else None
     contents = None if value is None or value.is_graph_input() else value.const_value
     return contents.torch if isinstance(contents, TorchTensor) else None

@@ -62,7 +62,7 @@ def _of_sum(node: ir.Node, product: ir.Node, index: int, editor: GraphEditor) ->
 
 
 def _quantized(node: ir.Node, product: ir.Node, index: int, channels: int, editor: GraphEditor) -> ir.Value | None:
-    """The DequantizeLinear of an int32 bias; None where the float bias stays.
+    """Return the DequantizeLinear of an int32 bias; None where the float bias stays.
 
     Args:
         node: The node whose result has the bias in it, and whose input `index` is the bias.
@@ -116,7 +116,7 @@ def _is_quantized(result: ir.Value) -> bool:
 
 
 def _weight_scale(dequantize: ir.Node, channels: int) -> torch.Tensor | None:
-    """The scale of an 8-bit weight: 0-d, or one for each output channel."""
+    """Return the scale of an 8-bit weight: 0-d, or one for each output channel."""
     integers, scale = constant_of(dequantize, 0), constant_of(dequantize, 1)
     if integers is None or scale is None or integers.dtype not in (torch.int8, torch.uint8) or integers.dim() != 2:
         return None

@@ -78,7 +78,7 @@ def _takes_integers(node: ir.Node, opset: int) -> bool:
 
 
 def _movable(value: ir.Value | None, opset: int) -> ir.Node | None:
-    """The layout operator that made a value with one user, if it can come after it."""
+    """Return the layout operator of a value with one user, if it can come after it."""
     above = producer(value, *_SAME_SIZE, *_LARGER, "MaxPool")
     if value is None or above is None or sole_user(value) is None or not _takes_integers(above, opset):
         return None

@@ -103,7 +103,10 @@ def _add_missing_bias(node: ir.Node, editor: GraphEditor) -> bool:
 
 
 def _fine_steps(bias: torch.Tensor) -> torch.Tensor:
-    """A scale that keeps float32's digits; no integer kernel takes a float weight."""
+    """Return a scale that keeps float32's digits.
+
+    No integer kernel takes a float weight.
+    """
     largest = bias.detach().abs().max() if bias.numel() else torch.ones(())
     return largest.double().clamp(min=2.0**-96) / 2**30
 

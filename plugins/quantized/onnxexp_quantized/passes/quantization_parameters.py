@@ -36,7 +36,7 @@ class Parameters:
 
 
 def parameters_of(node: ir.Node) -> Parameters | None:
-    """The parameters of a QuantizeLinear or DequantizeLinear of one 8-bit tensor.
+    """Read the parameters of a QuantizeLinear or DequantizeLinear of an 8-bit tensor.
 
     None where they are not constant, differ by channel, or have another width.
     """

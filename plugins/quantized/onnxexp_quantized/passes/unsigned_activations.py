@@ -51,7 +51,7 @@ class UnsignedActivations(QuantizedPass):
 
 
 def _connected(start: ir.Value) -> list[ir.Value] | None:
-    """The signed values connected with this one; None if one must stay signed."""
+    """Return the signed values connected with this one; None if one must stay signed."""
     found, waiting = {start: None}, [start]
     while waiting:
         value = waiting.pop()
@@ -72,7 +72,10 @@ def _connected(start: ir.Value) -> list[ir.Value] | None:
 
 
 def _beside(node: ir.Node) -> list[ir.Value] | None:
-    """The signed values of a node; None if it cannot take unsigned ones instead."""
+    """Return the signed values of a node.
+
+    The result is None if it cannot take unsigned ones instead.
+    """
     if node.domain:
         return None
     if node.op_type == "QuantizeLinear":

@@ -81,7 +81,7 @@ def _inputs(model: ir.Model) -> list[ir.Value]:
 
 
 def _dynamic(model: ir.Model) -> dict[str, int]:
-    """The dynamic axes of all inputs, with their default sizes."""
+    """Return the dynamic axes of all inputs, with their default sizes."""
     found: dict[str, int] = {}
     for value in _inputs(model):
         for axis, size in enumerate(value.shape or ()):

@@ -135,7 +135,7 @@ def _weight_only(node: ir.Node, weight: Dequantized) -> Reason:
 
 
 def _static(node: ir.Node, x: Dequantized, weight: Dequantized) -> Iterator[Reason]:
-    """The reasons for a layer with quantized input and weight, the first one first."""
+    """Yield the reasons for a layer with quantized input and weight, in order."""
     if weight.dtype in HALF_BYTE or x.dtype in HALF_BYTE:
         yield Reason("4-bit-weight", "it has 4-bit weights and quantized inputs")
     if node.op_type != "Conv" and weight.constant and not weight.has_zero_point:
@@ -150,7 +150,7 @@ def _static(node: ir.Node, x: Dequantized, weight: Dequantized) -> Iterator[Reas
 
 
 def _after(after: Following) -> Iterator[Reason]:
-    """The reasons that lie between a node and its QuantizeLinear."""
+    """Yield the reasons that lie between a node and its QuantizeLinear."""
     if after.quantize is None:
         return
     found = _of_types([quantized_type(after.quantize)])

@@ -50,7 +50,7 @@ def write(report: Report, path: Path) -> Path:
 
 
 def page(report: Report) -> str:
-    """The page as text."""
+    """Return the page as text."""
     title = html.escape(f"Quantization report: {Path(report.file).name}")
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

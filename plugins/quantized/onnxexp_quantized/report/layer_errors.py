@@ -50,7 +50,7 @@ class Comparison:
     layers: int
 
     def lines(self) -> Iterator[str]:
-        """The comparison as text."""
+        """Yield the comparison as text."""
         for each in self.outputs:
             ratio = "exact" if each.max_error == 0 else "no signal" if each.sqnr is None else f"{each.sqnr:.1f} dB"
             yield f"output {each.name}: {ratio}, largest error {each.max_error:.3g}"
@@ -58,7 +58,7 @@ class Comparison:
             yield f"{self.layers - self.compared} of {self.layers} layers have no counterpart in the float model"
 
     def document(self) -> list[dict[str, Any]]:
-        """The comparison of the outputs for JSON."""
+        """Return the comparison of the outputs for JSON."""
         return [dataclasses.asdict(each) for each in self.outputs]
 
 
@@ -132,7 +132,7 @@ def _difference(name: str, ours: Any, theirs: Any) -> Difference | None:
 
 
 def _renamed(file: ModelFile, other: ModelFile, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The inputs under the names of the other model: the same names, else in order."""
+    """Name the inputs as the other model does: by the same names, else in order."""
     names = [value.name or "" for value in other.model.graph.inputs if value.name not in other.model.graph.initializers]
     if set(names) == set(feeds):
         return dict(feeds)

@@ -43,11 +43,11 @@ class LayerValue:
         return zero is not None and zero.dtype.is_integer() and bool(np.all(zero.numpy() == zero.dtype.min))
 
     def needed(self) -> list[ir.Value]:
-        """The values to compute."""
+        """Return the values to compute."""
         return [each for each in (self.value, self.scale, self.zero_point) if each is not None and each.const_value is None]
 
     def read(self, computed: Mapping[str, Any]) -> Any:
-        """The value in float; None if it is none of the computed ones."""
+        """Return the value in float; None if it is none of the computed ones."""
         found = computed.get(self.value.name or "")
         if found is None or self.scale is None:
             return None if found is None or found.dtype.kind != "f" else found  # integers without a scale mean nothing
@@ -64,7 +64,7 @@ def _array(value: ir.Value | None, computed: Mapping[str, Any]) -> Any:
 
 
 def quantized_value(node: ir.Node) -> LayerValue | None:
-    """A layer's value in the quantized model: after QuantizeLinear, if one follows."""
+    """Return a layer's value in the quantized model, after a following QuantizeLinear."""
     if node.op_type in _SCALES:
         return LayerValue(node.outputs[0], (), *_parameters_after(node, node, _SCALES[node.op_type]))
     if node.op_type in MOVING and (found := _parameters_of(node.inputs[0])) is not None:
@@ -87,7 +87,7 @@ def quantized_value(node: ir.Node) -> LayerValue | None:
 
 
 def float_value(node: ir.Node, quantized: LayerValue) -> LayerValue | None:
-    """A layer's value in the float model, after the same activations.
+    """Return a layer's value in the float model, after the same activations.
 
     None if it has others.
     """
@@ -109,7 +109,7 @@ def _counts(node: ir.Node) -> bool:
 
 
 def _after_integers(node: ir.Node) -> ir.Node:
-    """The product with the scale, which follows MatMulInteger and ConvInteger."""
+    """Return the product with the scale, which follows MatMulInteger and ConvInteger."""
     for _ in range(3):
         found = users(node.outputs[0])
         if len(found) != 1 or found[0].op_type not in ("Cast", "Mul") or constant(found[0].outputs[0]):
@@ -145,6 +145,6 @@ def _parameters_after(layer: ir.Node, node: ir.Node, place: int) -> tuple[ir.Val
 
 
 def _parameters(node: ir.Node, place: int) -> tuple[ir.Value | None, ir.Value | None]:
-    """The inputs of a node that are a scale and the zero point after it."""
+    """Return the inputs of a node that are a scale and the zero point after it."""
     scale, zero = (node.inputs[index] if index < len(node.inputs) else None for index in (place, place + 1))
     return scale, zero

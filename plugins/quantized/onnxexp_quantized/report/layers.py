@@ -74,7 +74,10 @@ def layers(file: ModelFile, optimized: OptimizedGraph) -> list[Layer]:
 
 
 def _layer(file: ModelFile, node: ir.Node, optimized: OptimizedGraph) -> Iterator[Layer]:
-    """The layer of a node; nothing for other nodes, and for a part of another layer."""
+    """Yield the layer of a node.
+
+    The result is nothing for other nodes, and for a part of another layer.
+    """
     weighty = family(node.op_type) in LAYERS or is_integer_operator(node.op_type)
     if not weighty and not _on_quantized_values(node):
         return

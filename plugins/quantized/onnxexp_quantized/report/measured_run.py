@@ -72,7 +72,7 @@ def run(file: ModelFile, feeds: Mapping[str, np.ndarray], runs: int, folder: Pat
 
 
 def _per_run(times: list[float], runs: int) -> float:
-    """The median of a node's time in the runs after the first.
+    """Return the median of a node's time in the runs after the first.
 
     A node in a loop runs often in each of them.
     """
@@ -82,7 +82,7 @@ def _per_run(times: list[float], runs: int) -> float:
 
 
 def _times(events: list[dict[str, Any]]) -> tuple[dict[str, list[float]], dict[str, str]]:
-    """The times of each node in seconds, in order, and its operator."""
+    """Return the times of each node in seconds, in order, and its operator."""
     times: dict[str, list[float]] = defaultdict(list)
     operators = {}
     for event in events:

@@ -49,18 +49,21 @@ class ModelFile:
         return list(self.model.graph.all_nodes())
 
     def name(self, node: ir.Node) -> str:
-        """A node's own name; that of its output if it has none."""
+        """Return a node's own name; that of its output if it has none."""
         (index,) = original_nodes(node.name or "")
         return self.names[index] or node.outputs[0].name or f"{node.op_type} {index}"
 
 
 def marked(index: int) -> str:
-    """The name for a node; what ONNX Runtime makes of the node has it in its name."""
+    """Return the name for a node.
+
+    What ONNX Runtime makes of the node has it in its name.
+    """
     return f"@{index}@"
 
 
 def original_nodes(name: str) -> list[int]:
-    """The indices in a name that ONNX Runtime derived from those of `marked`."""
+    """Return the indices in a name that ONNX Runtime derived from those of `marked`."""
     return [int(index) for index in _MARK.findall(name)]
 
 

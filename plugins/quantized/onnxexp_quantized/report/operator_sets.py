@@ -63,7 +63,7 @@ HALF_BYTE = frozenset({ir.DataType.INT4, ir.DataType.UINT4})
 
 
 def family(operator: str) -> str:
-    """The float operator that an operator replaces: Conv for QLinearConv.
+    """Return the float operator that an operator replaces: Conv for QLinearConv.
 
     MatMul stands for Gemm too.
     """

@@ -36,11 +36,11 @@ class OptimizedGraph:
                 self._marked[index].append(node)
 
     def marked(self, index: int) -> list[ir.Node]:
-        """The nodes that have an original node's name."""
+        """Return the nodes that have an original node's name."""
         return self._marked.get(index, [])
 
     def counterpart(self, node: ir.Node) -> ir.Node | None:
-        """The node that replaces an original one; None if it was fused or folded."""
+        """Return the node that replaces an original one; None if it was fused or folded."""
         (index,) = original_nodes(node.name or "")
         found = [each for each in self.marked(index) if each.op_type not in _HELPERS or each.op_type == node.op_type]
         same = [each for each in found if family(each.op_type) == family(node.op_type)]
@@ -53,7 +53,7 @@ class OptimizedGraph:
         return None
 
     def absorbed_by(self, node: ir.Node) -> ir.Node | None:
-        """The node that a fused node is a part of; None if there is no trace of it."""
+        """Return the node that a fused node is a part of; None if there is no trace of it."""
         for _ in range(_STEPS):
             following = users(node.outputs[0])
             if len(following) != 1:

@@ -100,12 +100,12 @@ def _passes(node: ir.Node, value: ir.Value) -> bool:
 
 
 def users(value: ir.Value) -> list[ir.Node]:
-    """The nodes that take a value, each once."""
+    """Return the nodes that take a value, each once."""
     return list(dict.fromkeys(value.consumers()))
 
 
 def quantized_type(node: ir.Node) -> ir.DataType | None:
-    """The integers' type at a Quantize- or DequantizeLinear; None if unknown."""
+    """Return the integers' type at a Quantize- or DequantizeLinear; None if unknown."""
     if len(node.inputs) > 2 and node.inputs[2] is not None:
         given = node.inputs[2]
         return given.const_value.dtype if given.const_value is not None else given.dtype
@@ -116,7 +116,7 @@ def quantized_type(node: ir.Node) -> ir.DataType | None:
 
 
 def zero_point(node: ir.Node) -> Any:
-    """The zero point as an array; None if it is computed, 0 if it is absent."""
+    """Return the zero point as an array; None if it is computed, 0 if it is absent."""
     if len(node.inputs) < 3 or node.inputs[2] is None:
         return 0
     found = node.inputs[2].const_value

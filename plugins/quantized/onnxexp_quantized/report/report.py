@@ -51,29 +51,29 @@ class Report:
         return sum(self.operators.values())
 
     def share(self, layer: Layer) -> str:
-        """A layer's share of the time, as text."""
+        """Return a layer's share of the time, as text."""
         return "" if layer.seconds is None or not self.seconds else f"{100 * layer.seconds / self.seconds:.1f} %"
 
     def decibels(self, layer: Layer) -> str:
-        """A layer's signal to noise ratio, as text."""
+        """Return a layer's signal to noise ratio, as text."""
         if layer.sqnr is None:
             return "exact" if layer.max_error == 0 else ""
         return f"{layer.sqnr:.1f} dB"
 
     def times(self) -> str:
-        """The operators that take the most time."""
+        """Return the operators that take the most time."""
         shares = [f"{name} {100 * value / self.seconds:.0f} %" for name, value in self.operators.items()][:6]
         return f"{1e3 * self.seconds:.3f} ms, {', '.join(shares)}"
 
     def cures(self) -> Iterator[str]:
-        """A line for each reason why layers fell back, with its cure."""
+        """Yield a line for each reason why layers fell back, with its cure."""
         for code in dict.fromkeys(layer.code for layer in self.fallen_back):
             found = [layer for layer in self.fallen_back if layer.code == code]
             names = ", ".join(layer.name for layer in found[:3]) + (", …" if len(found) > 3 else "")
             yield f"{names}: {found[0].cure}"
 
     def summary(self) -> Iterator[str]:
-        """What became of the layers, in a few lines."""
+        """Describe what became of the layers, in a few lines."""
         counted = Counter(layer.state for layer in self.layers)
         number = len(self.layers)
         others = [
@@ -86,7 +86,7 @@ class Report:
             yield from self.comparison.lines()
 
     def document(self) -> dict[str, Any]:
-        """The report for JSON."""
+        """Return the report for JSON."""
         fields = [field.name for field in dataclasses.fields(Layer) if field.name != "node"]
         return {
             "file": self.file,

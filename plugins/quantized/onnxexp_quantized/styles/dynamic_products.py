@@ -48,7 +48,7 @@ def _is_scalar(value: ir.Value | None) -> bool:
 
 
 def _with_bias(scaled: ir.Node, columns: int) -> tuple[ir.Node, ir.Value | None]:
-    """The node that returns the sum with a bias, and the bias."""
+    """Return the node that returns the sum with a bias, and the bias."""
     total = sole_user(scaled.outputs[0])
     if total is None or total.op_type != "Add" or total.domain:
         return scaled, None

@@ -18,7 +18,7 @@ OPERATORS = frozenset({"Add", "Concat", "GlobalAveragePool", "LeakyRelu", "Mul",
 
 
 def quantized_elementwise(node: ir.Node, editor: GraphEditor) -> bool:
-    """An operator between quantized tensors to the one with the prefix QLinear."""
+    """Convert an operator between quantized tensors to its QLinear form."""
     given: list[Operand] = []
     result = quantized_result(node.outputs[0])
     for value in node.inputs:

@@ -55,7 +55,7 @@ class Weight:
     transposed: bool
 
     def operand(self, editor: GraphEditor, transpose: bool = False) -> Operand:
-        """The operand; a matrix that has to be transposed is stored anew."""
+        """Return the operand; a matrix that has to be transposed is stored anew."""
         integers, scale, zero_point = (constant_of(self.node, index) for index in range(3))
         value = self.node.inputs[0]
         assert integers is not None and scale is not None and zero_point is not None and value is not None
@@ -71,13 +71,13 @@ class Weight:
 
 
 def activation(value: ir.Value | None) -> Operand | None:
-    """The operand of a value that a DequantizeLinear with one scale made."""
+    """Return the operand of a value that a DequantizeLinear with one scale made."""
     node = producer(value, "DequantizeLinear")
     return None if node is None else _operand(node, node.inputs[0])
 
 
 def quantized_result(value: ir.Value) -> Operand | None:
-    """The operand of a result that only a QuantizeLinear with one scale uses."""
+    """Return the operand of a result that only a QuantizeLinear with one scale uses."""
     node = sole_user(value)
     if node is None or node.op_type != "QuantizeLinear" or node.domain or node.inputs[0] is not value:
         return None
@@ -92,7 +92,7 @@ def _operand(node: ir.Node, integers: ir.Value | None) -> Operand | None:
 
 
 def weight_of(value: ir.Value | None, channels: int) -> Weight | None:
-    """A constant with one scale, or one for each index of the axis `channels`."""
+    """Return a constant with one scale, or one for each index of the axis `channels`."""
     transpose = producer(value, "Transpose")
     if transpose is not None:
         value, channels = transpose.inputs[0], 1 - channels
@@ -110,7 +110,7 @@ def weight_of(value: ir.Value | None, channels: int) -> Weight | None:
 
 
 def int32_bias(node: ir.Node, index: int, x: Operand, weight: Operand, editor: GraphEditor) -> ir.Value | None:
-    """A bias in steps of the product of the scales; None where int32 cannot hold it.
+    """Return a bias in steps of the scales' product; None where int32 overflows.
 
     The bias is a constant, or the DequantizeLinear of an int32 constant with that scale.
     """

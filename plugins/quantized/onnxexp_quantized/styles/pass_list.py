@@ -25,7 +25,7 @@ __all__ = ["passes_for"]
 
 
 def passes_for(style: str, int8_products: str, options: Options, plugin_data: Mapping[Any, Any]) -> list[ir.passes.InPlacePass]:
-    """The passes for a style.
+    """Return the passes for a style.
 
     Those that round, or only serve ONNX Runtime, are for the target "onnxruntime" alone.
 

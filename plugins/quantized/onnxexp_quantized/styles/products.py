@@ -67,7 +67,7 @@ def _gemm(node: ir.Node, editor: GraphEditor) -> _Product | None:
 
 
 def _matmul(node: ir.Node, editor: GraphEditor) -> _Product | None:
-    """A MatMul, with the sum after it where that adds a constant bias."""
+    """Return a MatMul, with the sum after it where that adds a constant bias."""
     a, weight = activation(node.inputs[0]), weight_of(node.inputs[1], 1)
     b = activation(node.inputs[1]) if weight is None else weight.operand(editor)
     if a is None or b is None or (weight is not None and b.integers.shape is not None and len(b.integers.shape) != 2):

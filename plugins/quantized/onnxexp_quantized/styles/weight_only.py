@@ -71,7 +71,7 @@ def weight_only(node: ir.Node, editor: GraphEditor) -> bool:
 
 
 def _with_bias(node: ir.Node, columns: int) -> tuple[ir.Node, ir.Value | None]:
-    """The node that returns the sum with the bias, and the bias."""
+    """Return the node that returns the sum with the bias, and the bias."""
     if node.op_type == "Gemm":
         return node, node.inputs[2] if len(node.inputs) > 2 else None
     total = sole_user(node.outputs[0])

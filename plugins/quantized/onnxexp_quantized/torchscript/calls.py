@@ -103,7 +103,7 @@ def call_operator(name: str, args: Sequence[Any]) -> Any:
 
 
 def _function(found: Any, args: Sequence[Any]) -> Any:
-    """The function for these arguments.
+    """Return the function for these arguments.
 
     An overload takes no numbers in place of tensors. Only torch's Python functions record the tracer's sizes, which are tensors.
     """

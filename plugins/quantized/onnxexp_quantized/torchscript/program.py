@@ -41,7 +41,7 @@ def _is_scripted(model: Any) -> bool:
 
 
 def as_program(model: Any, *, quantized: bool) -> torch.nn.Module | None:
-    """The program of a quantized model in TorchScript; None for any other model.
+    """Return the program of a quantized TorchScript model; None for any other model.
 
     Args:
         model: The model.
@@ -219,7 +219,7 @@ _STRUCTURES: Mapping[str, Callable[[list[Any]], Sequence[Any]]] = {
 
 
 def _child(part: torch.nn.Module, name: str) -> _Part:
-    """A submodule of the program, made at its first use."""
+    """Return a submodule of the program, made at its first use."""
     found = part._modules.get(name)
     if not isinstance(found, _Part):
         part._modules[name] = found = _Part()
@@ -227,7 +227,7 @@ def _child(part: torch.nn.Module, name: str) -> _Part:
 
 
 def _place(node: Any) -> str:
-    """The line of the user's that a node is from, or torch's own."""
+    """Return the line of the user's that a node is from, or torch's own."""
     places = [(match[1] or match[3], match[2] or match[4]) for match in _PLACE.finditer(node.sourceRange())]
     file, line = next((place for place in places if is_user_code(place[0])), places[0] if places else ("?", "?"))
     return f"File {file}, line {line}"

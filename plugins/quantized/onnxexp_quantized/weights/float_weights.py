@@ -56,19 +56,19 @@ class _Arithmetic:
         self._place, self._dtype, self._editor = place, dtype, editor
 
     def floats(self, value: ir.Value, shape: Sequence[int]) -> ir.Value:
-        """A constant as floats of a shape."""
+        """Return a constant as floats of a shape."""
         if value.dtype != self._dtype:
             value = self.computed("Cast", [value], _sizes(value), to=int(self._dtype))
         return self.reshaped(value, shape)
 
     def reshaped(self, value: ir.Value, shape: Sequence[int]) -> ir.Value:
-        """The elements of a value in a shape."""
+        """Return the elements of a value in a shape."""
         if value.shape == ir.Shape(shape):
             return value
         return self.computed("Reshape", [value, self._editor.constant(list(shape), torch.int64, "shape")], shape)
 
     def computed(self, operator: str, inputs: Sequence[ir.Value], shape: Sequence[int], **attributes: int) -> ir.Value:
-        """The result of a node."""
+        """Return the result of a node."""
         like = self._place.outputs[0]
         made = self._editor.insert(self._place, operator, inputs, attributes, like=like, dtype=self._dtype)
         made.shape = ir.Shape(shape)

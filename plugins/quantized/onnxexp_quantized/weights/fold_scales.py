@@ -71,7 +71,7 @@ class FoldScales(ir.passes.InPlacePass):
 
 
 def library_weights(model: Any) -> frozenset[int]:
-    """The addresses of the integers in a model's weights that are torchao's."""
+    """Return the addresses of the integers in a model's weights that are torchao's."""
     if not isinstance(model, (torch.nn.Module, torch.export.ExportedProgram)):
         return frozenset()
     plain = (inner for each in model.parameters() for inner in _inner(each) if inner is not each)
@@ -79,7 +79,7 @@ def library_weights(model: Any) -> frozenset[int]:
 
 
 def _inner(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
-    """The plain tensors that a wrapper consists of."""
+    """Yield the plain tensors that a wrapper consists of."""
     if is_traceable_wrapper_subclass(tensor):
         for name in tensor.__tensor_flatten__()[0]:
             yield from _inner(getattr(tensor, name))  # the protocol's own way: attributes by their names
@@ -137,7 +137,7 @@ def _fold_product(cast: ir.Node, product: ir.Node, integers: torch.Tensor, edito
 
 
 def _by_axis(given: _Weight) -> _Weight | None:
-    """A weight with one scale, or one for each index of an axis."""
+    """Return a weight with one scale, or one for each index of an axis."""
     integers, scale = given.integers, given.scale
     if scale.dim() > integers.dim():
         return None
@@ -151,7 +151,7 @@ def _by_axis(given: _Weight) -> _Weight | None:
 
 
 def _in_blocks(given: _Weight, sizes: list[int]) -> _Weight | None:
-    """A weight with an axis split into blocks, which a Reshape to `sizes` joins."""
+    """Emit a weight with an axis split into blocks, which a Reshape to `sizes` joins."""
     integers, scale = given.integers, given.scale
     if scale.dim() != integers.dim() or integers.dim() != len(sizes) + 1:
         return None
