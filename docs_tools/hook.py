@@ -264,7 +264,7 @@ def _error_branch(kind: type[Exception], head: str, indent: str) -> Iterator[str
 def _error_classes() -> str:
     """Return a directive of mkdocstrings for each exception, in source order."""
     classes = [name for name in vars(errors) if name in errors.__all__]
-    return "\n\n".join(f"::: onnxexp._errors.{name}\n    options: {{ heading_level: 3 }}" for name in classes)
+    return "\n\n".join(f"::: onnxexp.{name}\n    options: {{ heading_level: 3 }}" for name in classes)
 
 
 def _naming_rule() -> str:

@@ -44,6 +44,7 @@ class ScalarType:
 
 
 Type: TypeAlias = TensorType | ScalarType
+"""The type of a value."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
