@@ -255,7 +255,7 @@ def _error_branch(kind: type[Exception], head: str, indent: str) -> Iterator[str
     summary = (inspect.getdoc(kind) or "").partition("\n")[0]
     others = [f"also {base.__name__}" for base in kind.__bases__ if base.__module__ == "builtins"]
     yield f"{head}{kind.__name__}".ljust(30) + " ".join([summary, *(f"({each})" for each in others)])
-    below = [each for each in kind.__subclasses__() if each.__module__ == errors.__name__]
+    below = [each for each in kind.__subclasses__() if each.__module__ == "onnxexp"]
     for each in below:
         sign, stem = (" └─ ", "    ") if each is below[-1] else (" ├─ ", " │  ")
         yield from _error_branch(each, indent + sign, indent + stem)

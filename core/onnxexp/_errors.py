@@ -100,6 +100,10 @@ class PluginConflict(PluginError):
     """Two plugins claim the same operator, and no setting decides between them."""
 
 
+for _name in __all__:  # a traceback shows the public name, onnxexp.OptionError
+    vars()[_name].__module__ = "onnxexp"
+
+
 def summary(error: BaseException) -> str:
     """Return the class and the message of an error, whose `__str__` may raise, too."""
     try:

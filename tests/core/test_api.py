@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import pickle
+import traceback
 
 import pytest
 
+import onnxexp
 from tests.core.api import DOORS, SNAPSHOT, text
 
 
@@ -32,3 +35,9 @@ def test_each_name_is_listed_for_type_checkers_and_at_run_time(door: str) -> Non
 def test_a_name_that_no_module_has() -> None:
     with pytest.raises(AttributeError, match=r"module 'onnxexp.graph' has no attribute 'Grpah'"):
         importlib.import_module("onnxexp.graph").Grpah
+
+
+def test_errors_have_their_public_name() -> None:
+    error = onnxexp.OptionError("text")
+    assert traceback.format_exception_only(error) == ["onnxexp.OptionError: text\n"]
+    assert type(pickle.loads(pickle.dumps(error))) is onnxexp.OptionError
