@@ -15,7 +15,10 @@ _STRINGS = {"FLOAT": "float", "DOUBLE": "double"}
 
 @functools.lru_cache(maxsize=None)
 def to_onnx(dtype: torch.dtype) -> ir.DataType:
-    """The ONNX element type of a torch dtype. Raises TypeError if quantized or packed."""
+    """Return the ONNX element type of a torch dtype.
+
+    Raises TypeError for quantized and packed dtypes.
+    """
     with contextlib.suppress(TypeError):
         found = ir.tensor_adapters.from_torch_dtype(dtype)
         if found.bitwidth >= 8:
@@ -25,7 +28,10 @@ def to_onnx(dtype: torch.dtype) -> ir.DataType:
 
 @functools.lru_cache(maxsize=None)
 def from_onnx(data_type: ir.DataType | int) -> torch.dtype:
-    """The torch dtype of an ONNX type. Raises TypeError for strings and packed types."""
+    """Return the torch dtype of an ONNX type.
+
+    Raises TypeError for strings and packed types.
+    """
     onnx_type = ir.DataType(data_type)
     with contextlib.suppress(TypeError):
         if onnx_type.bitwidth >= 8:
@@ -35,12 +41,12 @@ def from_onnx(data_type: ir.DataType | int) -> torch.dtype:
 
 @functools.lru_cache(maxsize=None)
 def type_string(dtype: torch.dtype) -> str:
-    """A dtype as operator schemas write it: ``tensor(float)``."""
+    """Format a dtype as in operator schemas, such as ``tensor(float)``."""
     return type_text(ir.TensorType(to_onnx(dtype)))
 
 
 def type_text(type_: ir.TypeProtocol) -> str:
-    """Any ONNX type as operator schemas write it: ``optional(seq(tensor(float)))``."""
+    """Format an ONNX type as in schemas, such as ``optional(seq(tensor(float)))``."""
     if isinstance(type_, ir.SequenceType):
         return f"seq({type_text(type_.elem_type)})"
     if isinstance(type_, ir.OptionalType):
@@ -50,7 +56,10 @@ def type_text(type_: ir.TypeProtocol) -> str:
 
 
 def of_python(value: bool | int | float | complex) -> torch.dtype:
-    """torch's default dtype for a Python number: bool, int64, float32 or complex64."""
+    """Return torch's default dtype for a Python bool, int, float or complex.
+
+    The dtypes are bool, int64, float32 and complex64.
+    """
     if isinstance(value, bool):
         return torch.bool
     if isinstance(value, int):

@@ -1,4 +1,4 @@
-"""Turn an ONNX operator's inputs into tensors; check dtypes against the schema."""
+"""Turn an operator's inputs into tensors, and check dtypes against the schema."""
 
 from __future__ import annotations
 
@@ -61,7 +61,10 @@ def bind_type_variables(spec: Operator, given: Sequence[Any], opset: int) -> dic
 
 
 def tensors(op: GraphBuilder, spec: Operator, given: Sequence[Any], bound: dict[str, torch.dtype]) -> list[Tensor | None]:
-    """The inputs as Tensors; Python values take the dtype of their type variable."""
+    """Convert the inputs to Tensors.
+
+    Python values take the dtype of their type variable.
+    """
     made: list[Tensor | None] = []
     for formal, arg in zip(spec.formals(len(given)), given, strict=False):
         if arg is not None and not isinstance(arg, Tensor):
@@ -71,14 +74,17 @@ def tensors(op: GraphBuilder, spec: Operator, given: Sequence[Any], bound: dict[
 
 
 def dtype_of(arg: Any) -> torch.dtype | None:
-    """The dtype of a Tensor (inferred if needed) or torch.Tensor, else None."""
+    """Return the dtype of a Tensor (inferred if needed) or torch.Tensor, else None."""
     if isinstance(arg, Tensor):
         return arg.inferred_dtype
     return arg.dtype if isinstance(arg, torch.Tensor) else None
 
 
 def type_of(arg: Any) -> str | None:
-    """The type of a Tensor, sequence or optional as schemas write it, else None."""
+    """Format the type of a Tensor, sequence or optional as in schemas.
+
+    Returns None for other arguments and for unknown types.
+    """
     if not isinstance(arg, Tensor):
         return None
     if arg.known_dtype is not None:
@@ -96,12 +102,12 @@ def _default(formal: Formal, arg: Any) -> torch.dtype | None:
 
 
 def tensor(op: GraphBuilder, arg: Any) -> Tensor:
-    """The argument itself if it is a Tensor, else a constant of torch's dtype for it."""
+    """Return a Tensor as it is, and any other argument as a constant of torch's dtype."""
     return arg if isinstance(arg, Tensor) else constant(op, arg, None)
 
 
 def constant(op: GraphBuilder, value: Any, dtype: torch.dtype | None) -> Tensor:
-    """A constant; a list that holds Tensors becomes their concatenation (1-D).
+    """Create a constant, or the concatenation (1-D) of a list with Tensors.
 
     Raises LoweringError where an integer dtype cannot represent the value exactly.
     """
@@ -137,9 +143,9 @@ def _mixed(op: GraphBuilder, elements: Sequence[Any], dtype: torch.dtype) -> Ten
 def result_dtypes(
     spec: Operator, bound: dict[str, torch.dtype], attributes: dict[str, ir.Attr], count: int, opset: int
 ) -> list[torch.dtype | None]:
-    """Each output's dtype: by type variable, attribute or sole choice, else None.
+    """Determine each output's dtype by type variable, attribute or sole choice.
 
-    Raises LoweringError where an attribute requests a dtype that the operator cannot return.
+    Unknown dtypes are None. Raises LoweringError where an attribute requests a dtype that the operator cannot return.
     """
     dtypes: list[torch.dtype | None] = []
     for index in range(count):
@@ -158,7 +164,7 @@ def result_dtypes(
 
 
 def _dtype_from_attribute(attributes: dict[str, ir.Attr]) -> torch.dtype | None:
-    """The first output's dtype from an attribute: a dtype or a constant's contents."""
+    """Read the first output's dtype from a dtype attribute or a constant's contents."""
     for name in ("to", "dtype", "output_dtype", "output_datatype"):
         if name in attributes:
             return from_onnx(attributes[name].value)
@@ -167,7 +173,7 @@ def _dtype_from_attribute(attributes: dict[str, ir.Attr]) -> torch.dtype | None:
 
 
 def _default_dtype(spec: Operator) -> torch.dtype | None:
-    """The default of the operator's attribute `dtype`."""
+    """Return the default of the operator's attribute `dtype`."""
     attribute = spec.attributes.get("dtype")
     return from_onnx(attribute.default) if attribute is not None and attribute.default else None
 

@@ -17,7 +17,7 @@ class Producer:
     """The ONNX node that makes a tensor.
 
     Attributes:
-        operator: ``Transpose``; with its domain where that is not ONNX's own, ``my.domain::Foo``.
+        operator: ``Transpose``, or ``my.domain::Foo`` in another domain than ONNX's own.
         inputs: The inputs in the schema's order; None where an optional one is not given.
         attributes: Python values by name: numbers, strings, tuples of those, torch tensors, `onnx_ir.Graph`. Attributes that
             equal the schema's default are left out.
@@ -29,7 +29,10 @@ class Producer:
 
 
 def find_producer(state: GraphState, tensor: Tensor) -> Producer | None:
-    """The node that makes a tensor; None for constants and for the inputs of graphs."""
+    """Return the node that makes a tensor.
+
+    Returns None for constants and for the inputs of graphs.
+    """
     node = None if tensor.known_value is None else tensor.known_value.producer()
     if node is None:
         return None

@@ -1,4 +1,4 @@
-"""What a frontend returns: the implementations of the hook `capture`.
+"""The result of a frontend, which implements the hook `capture`.
 
 A frontend builds a `Graph`, calls `make_functional` on it, and returns a `CapturedProgram`.
 """
@@ -80,7 +80,7 @@ def _check_shared(graph: Graph, changed: Sequence[str], leaves: Sequence[Leaf]) 
 
 
 def _share(one: Any, other: Any) -> bool:
-    """Whether two tensors have memory in common."""
+    """Return whether two tensors have memory in common."""
     for tensor in (one, other):
         if not isinstance(tensor, torch.Tensor) or not torch._C._has_storage(tensor) or not tensor.numel():
             return False

@@ -32,21 +32,21 @@ class Counterparts:
         self.found = {value: each for value, each in present.items() if each is not None}
 
     def onnx(self, value: Value) -> ir.Value | None:
-        """The ONNX value; None for a constant, and for a value that the ONNX graph lacks."""
+        """Return the ONNX value, or None for constants and for values that ONNX lacks."""
         found = self.found.get(value)
         return found if isinstance(found, ir.Value) else None
 
     def of(self, node: Node) -> list[ir.Value]:
-        """The ONNX values of a captured node's results."""
+        """List the ONNX values of a captured node's results."""
         return [onnx for output in node.outputs if (onnx := self.onnx(output)) is not None]
 
     def onnx_values(self) -> set[ir.Value]:
-        """All ONNX values that are counterparts."""
+        """Return all ONNX values that are counterparts."""
         return {each for each in self.found.values() if isinstance(each, ir.Value)}
 
 
 def as_captured(value: Value, result: Any) -> Any:
-    """A result in the captured value's form: a number where it is one, else a tensor."""
+    """Convert a result to the captured value's form, a number or a tensor."""
     if isinstance(value.type, ScalarType) and isinstance(result, torch.Tensor) and result.numel() == 1:
         return value.type.kind(result.item())
     if isinstance(value.type, TensorType) and isinstance(result, (bool, int, float)):
@@ -55,9 +55,9 @@ def as_captured(value: Value, result: Any) -> Any:
 
 
 def as_onnx(value: ir.Value, result: Any) -> Any:
-    """A captured result in the ONNX value's form.
+    """Convert a captured result to the ONNX value's form.
 
-    A number as a tensor of its dtype and rank.
+    A number becomes a tensor of the value's dtype and rank.
     """
     if not isinstance(result, (bool, int, float)) or value.dtype is None:
         return result
