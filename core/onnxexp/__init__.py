@@ -1,4 +1,4 @@
-"""Export PyTorch models to ONNX. The operators come from plugins.
+"""Export PyTorch models to ONNX, with operators from plugins.
 
     program = onnxexp.export(model, (x,), "model.onnx", dynamic_shapes={"x": {0: "batch"}})
 

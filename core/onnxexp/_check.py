@@ -1,4 +1,4 @@
-"""Check a model without writing a file: which plugin lowers which operator."""
+"""Check without writing a file which plugin lowers each operator of a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exceptions of onnxexp; `OnnxExporterError` is the base of all."""
+"""The exceptions of onnxexp, with `OnnxExporterError` as the base of all."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class OpsetError(LoweringError):
     """The target opset cannot express a call.
 
     Attributes:
-        first_opset: The lowest opset that can; None if no opset can.
+        first_opset: The lowest opset that can express it, or None.
     """
 
     def __init__(self, message: str, first_opset: int | None = None) -> None:
@@ -75,7 +75,7 @@ class PassError(OnnxExporterError):
 
 
 class SerializeError(OnnxExporterError):
-    """The model could not be written; an existing file is unharmed."""
+    """The model could not be written, and an existing file is unharmed."""
 
 
 class VerificationError(OnnxExporterError, AssertionError):

@@ -1,4 +1,4 @@
-"""Export a model: every stage, from top to bottom."""
+"""Export a model, through every stage from top to bottom."""
 
 from __future__ import annotations
 
@@ -172,7 +172,10 @@ def export(
 
 
 def _metadata(packs: plugin_loading.Plugins, context: ExportContext, model: ir.Model) -> dict[str, str]:
-    """Return the metadata of the file; shorten the model's long sizes, which it lists."""
+    """Return the metadata of the file, and shorten the model's long sizes.
+
+    The metadata lists the long sizes.
+    """
     named = {"onnxexp.plugins": "; ".join(pack.origin or pack.name for pack in packs.used_plugins())}
     named |= shorten_sizes(model)
     return named | ({"onnxexp.restrictions": "; ".join(context.restrictions)} if context.restrictions else {})

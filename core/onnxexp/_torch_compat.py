@@ -1,6 +1,6 @@
-"""What differs between versions of torch.
+"""The differences between versions of torch.
 
-Each entry has the versions and the reason. What all supported versions have is imported where it is used.
+Each entry has the versions and the reason. Names that all supported versions have are imported where they are used.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ except ImportError:
 
 
 def forget_replacements(env: Any) -> None:
-    """Let a ShapeEnv compute its sizes again, after its replacements changed."""
+    """Make a ShapeEnv compute its sizes again, after its replacements changed."""
     if hasattr(env, "_replacements_version_counter"):  # torch 2.13 caches sizes until it changes, 2.11 caches none
         env._replacements_version_counter += 1
 
 
 def untested_torch() -> str:
-    """Return a warning where torch is newer than the newest tested release; else ""."""
+    """Return a warning if torch is newer than the newest tested release, else ""."""
     release = re.match(r"(\d+)\.(\d+)", torch.__version__)
     if release is None or tuple(map(int, release.groups())) <= NEWEST_TESTED:
         return ""

@@ -1,1 +1,1 @@
-"""Build ONNX nodes: `op.Add(x, 1)`, driven by the schemas of the target opset."""
+"""Build ONNX nodes, as in `op.Add(x, 1)`, by the schemas of the target opset."""

@@ -27,7 +27,7 @@ _EMPTY = {("Resize", "roi"), ("Resize", "scales")}
 def find(domain: str, name: str, opset: int) -> Operator:
     """Return the operator at `opset`.
 
-    Raises LoweringError where it exists only at others, AttributeError where it does not exist.
+    Raises LoweringError where it exists only at other opsets, and AttributeError where it does not exist.
     """
     if (found := operator(domain, name, opset)) is not None:
         return found
@@ -67,7 +67,7 @@ def split_arguments(
 
 
 def _named_arguments(spec: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments by name, without variadic inputs and those that are None."""
+    """Map names to arguments, without those that are None and without variadic inputs."""
     positional = () if spec.variadic else args
     if len(positional) > len(spec.positions):
         raise TypeError(f"{spec.name} takes {_signature(spec)}; {len(args)} positional arguments were given")
@@ -82,7 +82,7 @@ def _named_arguments(spec: Operator, args: tuple[Any, ...], kwargs: dict[str, An
 
 
 def _missing(spec: Operator, inputs: list[Any], attributes: dict[str, Any]) -> list[str]:
-    """Return the names of required inputs and attributes that the call leaves out."""
+    """Name the required inputs and attributes that the call leaves out."""
     given = {formal.name for formal, value in zip(spec.inputs, inputs, strict=False) if value is not None}
     required = [formal.name for formal in spec.inputs[: spec.schema.min_input] if not (formal.optional or formal.variadic)]
     missing = [name for name in required if name not in given]

@@ -1,4 +1,4 @@
-"""Python values as ONNX attributes."""
+"""ONNX attributes from Python values."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ def _float(value: Any) -> float:
 
 
 def _single(value: Any) -> Any:
-    """TopK's k: one number at opset 9, a list of one from 10 on."""
+    """Return the only element of a list of one, any other value as it is.
+
+    TopK's k is one number at opset 9, and a list of one from opset 10 on.
+    """
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
@@ -79,7 +82,7 @@ def encode(spec: Operator, given: dict[str, Any]) -> dict[str, ir.Attr]:
 
 
 def guess(name: str, value: Any) -> ir.Attr:
-    """Encode an attribute that has no schema; the Python value determines its type."""
+    """Encode an attribute without a schema, by the type of its Python value."""
     if isinstance(value, (torch.Tensor, Tensor)):
         return ir.Attr(name, ir.AttributeType.TENSOR, _tensor(value))
     if isinstance(value, ir.Attr):
@@ -89,9 +92,9 @@ def guess(name: str, value: Any) -> ir.Attr:
 
 
 def key(attributes: dict[str, ir.Attr]) -> tuple[Any, ...] | None:
-    """Return a key, equal for equal attributes.
+    """Return a key that is equal for equal attributes.
 
-    The result is None for graphs, types and large tensors.
+    Returns None for graphs, types and tensors of several elements.
     """
     parts = []
     for name in sorted(attributes):

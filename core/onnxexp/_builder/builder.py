@@ -1,8 +1,8 @@
-"""`op`: the builder of the ONNX graph.
+"""The builder of the ONNX graph, `op` in symbolics.
 
 ``op.Squeeze(x, axes=[0])`` is right at every opset: the schema of the target opset separates inputs from attributes
-(`onnxexp._builder.arguments`), checks dtypes and determines those of the outputs. Nodes with constant inputs are folded
-(`onnxexp._builder.constant_folding`), equal nodes and equal constants are shared.
+(`onnxexp.builder.arguments`), checks dtypes and determines those of the outputs. Nodes with constant inputs are folded
+(`onnxexp.builder.constant_folding`), and equal nodes and equal constants are shared.
 """
 
 from __future__ import annotations
@@ -33,11 +33,14 @@ __all__ = ["Builder", "Declined", "state_of"]
 
 
 class Declined(LoweringError):
-    """A symbolic cannot lower this call; the next plugin or a decomposition does."""
+    """A symbolic cannot lower this call.
+
+    The next plugin or a decomposition lowers it instead.
+    """
 
 
 class Builder(ControlFlow):
-    """Emits ONNX operators at one target opset; every ONNX operator is a method of it.
+    """The builder of ONNX nodes at one target opset, with a method for every operator.
 
     Positional arguments are inputs in the schema's order, keywords are inputs or attributes by their ONNX names, None is
     "not given". A Python number among the inputs becomes a constant of the dtype that the operator's type variable is
@@ -81,7 +84,10 @@ class Builder(ControlFlow):
 
     @property
     def context(self) -> ExportContext:
-        """The export's options and the plugins' data; see `ExportContext`."""
+        """The export's options and the plugins' data, see `ExportContext`.
+
+        Raises LoweringError outside an export.
+        """
         if self._context is None:
             raise LoweringError("op.context exists only during an export")
         return self._context
@@ -99,14 +105,15 @@ class Builder(ControlFlow):
         return list(self.resolve(self.node.args))
 
     def resolve(self, arg: Any) -> Any:
-        """Return the Tensors and Python constants of an argument of a captured node."""
+        """Return the Tensors and Python constants of a captured node's argument."""
         return self._resolve(arg)
 
     @contextlib.contextmanager
     def at(self, node: Node, *, nested: bool = False) -> Iterator[None]:
-        """Lower a captured node; ONNX nodes made inside carry its name and source line.
+        """Lower a captured node inside the `with`.
 
-        A `nested` node is part of the one that is being lowered: the ONNX nodes keep the name and source line of that one.
+        The ONNX nodes made inside carry its name and source line. A `nested` node is part of the node that is being lowered: the
+        ONNX nodes keep the name and source line of the outer node.
         """
         before = self._node, self._state.provenance
         self._node = node
@@ -129,17 +136,14 @@ class Builder(ControlFlow):
     def close(self) -> None:
         """Release everything once the model is finished.
 
-        Tensors and builder refer to each other. Without this, weights stay in memory until Python's garbage collector runs.
+        Tensors and builder refer to each other. Without this call, weights stay in memory until Python's garbage collector runs.
         """
         self.__dict__.clear()
 
     # The ONNX graph so far
 
     def producer(self, x: Tensor) -> Producer | None:
-        """Return the ONNX node that makes `x`.
-
-        The result is None for constants and for the inputs of graphs.
-        """
+        """Return the ONNX node that makes `x`, or None for constants and graph inputs."""
         return find_producer(self._state, x)
 
     @property
@@ -148,9 +152,9 @@ class Builder(ControlFlow):
         return [self._state.tensors[value] for value in self._state.main.inputs]
 
     def size_of(self, size: Dim) -> int | Tensor | None:
-        """Compute a captured size (``2*batch + 1``), a number or 0-d int64 tensor.
+        """Return a captured size (``batch``, ``2*batch + 1``) as a number or 0-d tensor.
 
-        Returns None where it does not follow from the sizes of the model's inputs.
+        The tensor is int64. Returns None where the size does not follow from the sizes of the model's inputs.
         """
         return compute_size(self, self.graph_inputs, size)
 
@@ -162,9 +166,10 @@ class Builder(ControlFlow):
         return functools.partial(self.call, "", name)
 
     def domain(self, domain: str, version: int | None = None) -> Domain:
-        """Return the operators of a domain: ``op.domain("my.domain").Foo(x, alpha=1.0)``.
+        """Return the operators of another domain.
 
-        `version` is imported where the user's `custom_opsets` have none. Raises LoweringError where the model imports another.
+        ``op.domain("my.domain").Foo(x, alpha=1.0)`` calls one. `version` is imported where the user's `custom_opsets` lack the
+        domain. Raises LoweringError where the model imports another version.
         """
         if version is not None and (imported := self._state.import_domain(domain, version)) != version:
             raise LoweringError(
@@ -175,7 +180,7 @@ class Builder(ControlFlow):
     def call(self, domain: str, name: str, /, *args: Any, outputs: int | None = None, **kwargs: Any) -> Any:
         """Call one operator.
 
-        Returns a Tensor, or a tuple where it has several outputs or `outputs` is given.
+        Returns a Tensor, or a tuple where the operator has several outputs or `outputs` is given.
 
         Raises:
             OpsetError: another opset can express this call (see `OpsetError.first_opset`).
@@ -190,7 +195,7 @@ class Builder(ControlFlow):
         return results[0] if outputs is None and len(results) == 1 else results
 
     def takes(self, name: str, dtype: torch.dtype) -> bool:
-        """Whether ONNX's operator takes this dtype at the target opset.
+        """Return whether ONNX's operator takes this dtype at the target opset.
 
         The first input or output that allows several dtypes decides.
         """
@@ -217,7 +222,7 @@ class Builder(ControlFlow):
     def emit(
         self, domain: str, name: str, inputs: Sequence[Any], attributes: Mapping[str, Any], outputs: int = 1
     ) -> tuple[Tensor, ...]:
-        """Emit a node of an operator without a schema; `Domain` describes its types.
+        """Emit a node of an operator without a schema, with results of unknown types.
 
         `attributes` are Python values or `onnx_ir.Attr`; those that are None are left out.
         """
@@ -227,7 +232,7 @@ class Builder(ControlFlow):
         return self._state.append(domain, name, values, encoded, [None] * outputs)
 
     def torch_op(self, name: str, *args: Any, outputs: int | None = None) -> Sequence[Any]:
-        """Lower a call of another torch operator (``"aten::gelu"``); return its outputs.
+        """Lower a call of another torch operator (``"aten::gelu"``) to its results.
 
         `args` are Tensors and Python constants in the order of its schema; defaults may be left out. `outputs` is the length of
         a returned list where it does not follow from the arguments (a split of an unknown size).
@@ -239,8 +244,8 @@ class Builder(ControlFlow):
     def function(self, function: Any, *args: Any, **attributes: Any) -> Any:
         """Call an onnxscript function, which becomes a model-local function.
 
-        The functions that it calls are added too. Raises OpsetError where it is written for another opset, at which its operators
-        mean something else.
+        The functions that it calls are added too. Raises OpsetError where the function is written for another opset, at which its
+        operators have another meaning.
         """
         found = onnxscript_functions(function, self.opset, self.custom_opsets)
         definition = found[0]
@@ -253,20 +258,20 @@ class Builder(ControlFlow):
     # Constants
 
     def constant(self, value: Any, dtype: torch.dtype | None = None) -> Tensor:
-        """Return a constant from a number, a (nested) list or a torch.Tensor.
+        """Create a constant from a number, a (nested) list or a torch.Tensor.
 
         Python floats are float32 where no dtype is given.
         """
         return operands.constant(self, value, dtype)
 
     def wrap_constant(self, tensor: torch.Tensor, name: str | None = None) -> Tensor:
-        """Return a Tensor whose contents are known; nothing is emitted until it is used."""
+        """Wrap known contents in a Tensor, which emits nothing until it is used."""
         return Tensor(self, None, tensor.dtype, tuple(tensor.shape), tensor, name)
 
     def deferred(self, compute: Callable[..., torch.Tensor], *sources: Tensor) -> Tensor:
-        """Return a constant that is computed from constants when the model is written.
+        """Create a constant that is computed from constants when the model is written.
 
-        There is no second copy of a weight until then. `compute` takes the contents of `sources` (torch tensors; once, for dtype
+        No second copy of a weight exists until then. `compute` takes the contents of `sources` (torch tensors; once, for dtype
         and shape, on the meta device) and must depend on nothing else. The result has no known contents (`Tensor.const` is None).
         """
         contents = [source.const for source in sources if source.const is not None]
@@ -281,7 +286,7 @@ class Builder(ControlFlow):
         return self._state.initializer(tensor.const, tensor.name)
 
     def cast(self, x: Any, dtype: torch.dtype) -> Tensor:
-        """`x` in another dtype; `x` itself where it has it already."""
+        """Cast `x` to a dtype, and return `x` itself where it has that dtype."""
         if not isinstance(x, Tensor):
             return self.constant(x, dtype)
         if x.dtype == dtype:
@@ -291,7 +296,7 @@ class Builder(ControlFlow):
         return result
 
     def is_static(self, x: Any) -> bool:
-        """Whether `x` is a Python value, a Tensor with known contents or a list of them."""
+        """Return whether `x` or each element of a list is a number or has known contents."""
         if isinstance(x, (list, tuple)):
             return all(map(self.is_static, x))
         return not isinstance(x, Tensor) or x.const is not None
@@ -299,7 +304,7 @@ class Builder(ControlFlow):
     def static(self, x: Any, what: str = "an argument") -> Any:
         """Return the Python value of `x`.
 
-        Raises LoweringError naming `what` if it is unknown.
+        Raises LoweringError where the value is unknown; `what` names the argument in the message.
         """
         if isinstance(x, (list, tuple)):
             return [self.static(element, what) for element in x]
@@ -316,14 +321,11 @@ class Builder(ControlFlow):
         raise Declined(reason)
 
     def opset_error(self, reason: str, first_opset: int | None = None) -> NoReturn:
-        """Refuse a call that the opset cannot express; `first_opset` is the first to fit."""
+        """Refuse a call that the target opset cannot express, unlike `first_opset`."""
         raise OpsetError(reason, first_opset)
 
     def error(self, reason: str) -> LoweringError:
-        """Create an error to raise.
-
-        The core adds the operator, arguments and the user's line.
-        """
+        """Create an error, to which the core adds operator, arguments and source line."""
         return LoweringError(reason)
 
     # Types
@@ -333,35 +335,35 @@ class Builder(ControlFlow):
         inference.infer(self._state, tensor)
 
     def fresh_dim(self) -> str:
-        """Return a name for an unknown size."""
+        """Return a new name for an unknown size."""
         return self._state.fresh_dim()
 
     def input(self, name: str, type_: Type, dtype: torch.dtype | None = None) -> Tensor:
-        """Create a new input of the graph that nodes are added to now.
+        """Add an input to the graph that receives nodes now.
 
-        `dtype` is for a Python number whose tensor has another dtype than torch's default for it.
+        `dtype` is for a Python number whose tensor has another dtype than torch's default for the number.
         """
         return self._state.add_input(name, type_, dtype)
 
     def trial(self) -> contextlib.AbstractContextManager[object]:
-        """Drop the nodes that are emitted inside; the types of their results stay known.
+        """Drop the nodes that are emitted inside the `with`, and keep the results' types.
 
-        For code that must know a type before the nodes get their place, in the body of a loop for example.
+        A caller can find a type before the nodes get their place, for example in the body of a loop.
         """
         return self._state.nested()
 
     def as_number(self, tensor: Tensor) -> Tensor:
-        """Return a 0-d tensor as a number, as torch's schemas take int, float or bool."""
+        """Mark a 0-d tensor as a number, which torch's schemas take for Python numbers."""
         number = Tensor(self, tensor.value, tensor.dtype, ())
         number.scalar = bool if number.dtype == torch.bool else float if number.dtype.is_floating_point else int
         return number
 
 
 class Domain:
-    """The operators of one domain, by name; `call` takes any.
+    """The operators of one domain, by name.
 
-    Where onnx has no schema: positional inputs, keyword attributes, and results of unknown type. A symbolic's results get the
-    types that torch computed. Set the type of a result that the symbolic computes on with `Tensor.stamp`.
+    Operators without a schema take positional inputs and keyword attributes, and their results have unknown types. A symbolic's
+    results get the types that torch computed. Set the type of a result that the symbolic computes on with `Tensor.stamp`.
     """
 
     def __init__(self, builder: Builder, domain: str) -> None:
@@ -381,8 +383,5 @@ class Domain:
 
 
 def state_of(builder: Builder) -> GraphState:
-    """Return the model under construction, for the core.
-
-    Plugins use `Builder`'s methods.
-    """
+    """Return the model under construction, for the core only."""
     return builder._state

@@ -1,9 +1,9 @@
-"""Constant folding: compute nodes at export whose inputs are all constant.
+"""Compute nodes at export whose inputs are all constant.
 
-Views of a weight need no memory and are folded at any size: the writer reads through them. So are concatenations of weights, and
-casts that do not make them larger: packed codes stay packed. onnx's reference implementation computes the other operators, only
-for small tensors, and only where it agrees with ONNX Runtime (`tests/core/test_folding.py` compares them): some of its results
-are wrong, as MaxPool's indices.
+Views of a weight need no memory and are folded at any size: the writer reads through them. Concatenations of weights are folded
+at any size, too, and so are casts that do not make them larger: packed codes stay packed. onnx's reference implementation
+computes the other operators, only for small tensors, and only where it agrees with ONNX Runtime (`tests/core/test_folding.py`
+compares them): some of its results are wrong, for example MaxPool's indices.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ def fold(
     attributes: dict[str, ir.Attr],
     dtypes: Sequence[torch.dtype | None],
 ) -> list[torch.Tensor] | None:
-    """Fold a node with constant inputs to these dtypes; None leaves it to the runtime."""
+    """Fold a node with constant inputs to results of these dtypes.
+
+    Returns None where the node is left to the runtime.
+    """
     if spec.domain or any(attribute.type == ir.AttributeType.GRAPH for attribute in attributes.values()):
         return None
     values = {name: attribute.value for name, attribute in attributes.items()}
@@ -79,7 +82,7 @@ def _in_numpy(dtype: torch.dtype) -> bool:
 
 
 def _size_after(name: str, tensors: list[torch.Tensor], attributes: dict[str, Any]) -> float:
-    """Count the output elements, where outputs may be larger than the inputs."""
+    """Count the output elements of operators whose outputs may exceed their inputs."""
     if name in _ELEMENTWISE:
         return _broadcast(*(tensor.shape for tensor in tensors))
     return _SIZES[name](tensors, attributes) if name in _SIZES else 0
@@ -163,9 +166,10 @@ def _squeeze(tensor: torch.Tensor, axes: list[int] | None) -> torch.Tensor:
 
 
 def _cast(inputs: list[Any], attributes: dict[str, Any]) -> torch.Tensor | None:
-    """Cast, except where a weight would grow, or torch computes otherwise than ONNX.
+    """Cast, except where a weight would grow, or torch and ONNX differ.
 
-    They differ in casts to float8, and to integers that overflow. Casts from float8 stay nodes: they keep stored weights small.
+    torch and ONNX differ in casts to float8, and in casts of out-of-range numbers to integers. Casts from float8 stay nodes,
+    which keep stored weights small.
     """
     tensor, to = inputs[0], attributes["to"]
     if to == ir.DataType.STRING:

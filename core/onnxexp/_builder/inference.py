@@ -20,7 +20,10 @@ _DATA_LIMIT = 64
 
 
 def infer(state: GraphState, tensor: Tensor) -> None:
-    """Set a node's missing dtypes and shapes; those ONNX cannot infer stay None."""
+    """Infer the missing dtypes and shapes of a tensor's node, after those before it.
+
+    Types that ONNX cannot infer stay None.
+    """
     value = tensor.known_value
     node = None if value is None else _uninferred_producer(state, value)
     pending = [] if node is None else [node]
@@ -37,7 +40,7 @@ def infer(state: GraphState, tensor: Tensor) -> None:
 
 
 def _uninferred_producer(state: GraphState, value: ir.Value) -> ir.Node | None:
-    """Return the node to infer before `value`'s dtype and shape can be read, if any."""
+    """Return the node to infer before `value`'s dtype and shape can be read, or None."""
     if (tensor := state.tensors.get(value)) is None or (tensor.known_dtype is not None and tensor.known_shape is not None):
         return None
     node = value.producer()
@@ -78,9 +81,9 @@ def _infer_node(state: GraphState, node: ir.Node) -> None:
 
 
 def _rename_cut_axes(state: GraphState, found: onnx.TypeProto, axes: onnx.TensorProto) -> None:
-    """Rename what Slice takes for the symbols of cut axes at opset 10.
+    """Rename the sizes that ONNX infers for the axes cut by Slice at opset 10.
 
-    ONNX Runtime infers the same wherever the file has no name, and reuses memory of the wrong size.
+    ONNX Runtime infers one symbol for different sizes wherever the file has no name, and reuses memory of the wrong size.
     """
     for dim in [found.tensor_type.shape.dim[axis] for axis in onnx.numpy_helper.to_array(axes)]:
         if dim.dim_param:
@@ -90,7 +93,7 @@ def _rename_cut_axes(state: GraphState, found: onnx.TypeProto, axes: onnx.Tensor
 def _through_functions(
     state: GraphState, call: onnx.NodeProto, types: dict[str, onnx.TypeProto], imports: list[onnx.OperatorSetIdProto]
 ) -> dict[str, onnx.TypeProto]:
-    """Output types of a call of a model-local function or an ONNX function operator."""
+    """Infer the output types of a call of a model-local function or function operator."""
     inputs = [onnx.helper.make_value_info(name, type_) for name, type_ in types.items()]
     graph = onnx.helper.make_graph([call], "call", inputs, [onnx.ValueInfoProto(name=name) for name in call.output])
     functions = [ir.to_proto(each) for each in state.functions.values()]

@@ -34,7 +34,10 @@ _NOT_DETERMINISTIC = frozenset(
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Formal:
-    """One input or output; `variable` is ``T`` or a type such as ``tensor(int64)``."""
+    """One formal input or output.
+
+    `variable` is ``T`` or a type such as ``tensor(int64)``.
+    """
 
     name: str
     variable: str
@@ -46,7 +49,7 @@ class Formal:
 
 @dataclasses.dataclass(slots=True)
 class Attribute:
-    """One attribute; `default` is None where there is none."""
+    """One attribute, with `default` None if it has no default."""
 
     name: str
     type: ir.AttributeType
@@ -54,7 +57,10 @@ class Attribute:
     default: Any
 
     def is_default(self, value: Any) -> bool:
-        """Whether a value is the default, which is float32: 0.01 is 0.009999999776."""
+        """Return whether a value equals the default, compared as float32 for floats.
+
+        The float32 number of 0.01 is 0.009999999776.
+        """
         if self.required or self.default is None or isinstance(value, str) != isinstance(self.default, str):
             return False
         if self.type is ir.AttributeType.FLOAT and isinstance(value, (int, float)):
@@ -96,7 +102,7 @@ class Operator:
     def formals(self, count: int) -> tuple[Formal, ...]:
         """Return the formal inputs of at least `count` arguments.
 
-        A variadic one is repeated.
+        The last formal input, a variadic one, is repeated.
         """
         missing = count - len(self.inputs)
         return self.inputs + self.inputs[-1:] * missing if missing > 0 else self.inputs
@@ -144,7 +150,7 @@ def _decoded(value: Any) -> Any:
 
 @functools.lru_cache(maxsize=None)
 def _all() -> dict[tuple[str, str], list[onnx.defs.OpSchema]]:
-    """Every version of every operator, the oldest first."""
+    """List every version of every operator, the oldest first."""
     found: dict[tuple[str, str], list[onnx.defs.OpSchema]] = {}
     for schema in sorted(onnx.defs.get_all_schemas_with_history(), key=lambda schema: schema.since_version):
         found.setdefault((schema.domain, schema.name), []).append(schema)
@@ -153,21 +159,24 @@ def _all() -> dict[tuple[str, str], list[onnx.defs.OpSchema]]:
 
 @functools.lru_cache(maxsize=None)
 def history(domain: str, name: str) -> tuple[Operator, ...]:
-    """Every version of an operator, the oldest first; empty for unknown operators."""
+    """List every version of an operator, the oldest first.
+
+    The tuple is empty for unknown operators.
+    """
     return tuple(map(_read, _all().get((domain, name), ())))
 
 
 @functools.lru_cache(maxsize=None)
 def operator(domain: str, name: str, opset: int) -> Operator | None:
-    """Return an operator's version at an opset.
-
-    The result is None where there is none or it is deprecated.
-    """
+    """Return an operator's version at an opset, or None if missing or deprecated."""
     known = [schema for schema in _all().get((domain, name), ()) if schema.since_version <= opset]
     return _read(known[-1]) if known and not known[-1].deprecated else None
 
 
 @functools.lru_cache(maxsize=None)
 def ir_version(opset: int) -> int:
-    """Return the lowest IR version for an opset, at least 4."""
+    """Return the lowest IR version for an opset, at least 4.
+
+    From version 4 on, initializers need not be inputs.
+    """
     return max(4, int(onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", opset)], ignore_unknown=True)))

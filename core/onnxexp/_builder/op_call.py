@@ -31,7 +31,7 @@ class OperatorCall(NamedTuple):
         opset: The version of its domain.
         inputs: Tensors, Python values and None, in the schema's order.
         dtypes: The dtypes of the schema's type variables.
-        attributes: Those that differ from their defaults.
+        attributes: The attributes that differ from their defaults.
         results: The dtype of each output, None where only inference can find it.
     """
 
@@ -50,7 +50,7 @@ def resolve_call(
 
     Raises:
         OpsetError: Only another opset can express the call.
-        LoweringError: No opset can, or only a version of a custom domain that is not imported.
+        LoweringError: No opset can express the call, or only a version of a custom domain that is not imported.
         TypeError: The call does not fit the operator.
         AttributeError: The operator does not exist.
     """
@@ -89,7 +89,7 @@ def check_graph_types(name: str, opset: int, tensors: Sequence[Tensor]) -> None:
 
 
 def _end(name: str, since: int) -> int:
-    """Return the last opset of the version from `since` on, in the default domain."""
+    """Return the last opset of the default domain's version that begins at `since`."""
     return min((version.since - 1 for version in history("", name) if version.since > since), default=MAX_OPSET)
 
 

@@ -1,4 +1,4 @@
-"""Turn an ONNX operator's inputs into tensors; check dtypes against the schema."""
+"""Turn an operator's inputs into tensors, and check dtypes against the schema."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def bind_type_variables(spec: Operator, given: Sequence[Any], opset: int) -> dic
 
 
 def tensors(op: GraphBuilder, spec: Operator, given: Sequence[Any], bound: dict[str, torch.dtype]) -> list[Tensor | None]:
-    """Return the inputs as Tensors.
+    """Convert the inputs to Tensors.
 
     Python values take the dtype of their type variable.
     """
@@ -81,7 +81,10 @@ def dtype_of(arg: Any) -> torch.dtype | None:
 
 
 def type_of(arg: Any) -> str | None:
-    """Return the type of a Tensor, sequence or optional as in schemas, else None."""
+    """Format the type of a Tensor, sequence or optional as in schemas.
+
+    Returns None for other arguments and for unknown types.
+    """
     if not isinstance(arg, Tensor):
         return None
     if arg.known_dtype is not None:
@@ -99,12 +102,12 @@ def _default(formal: Formal, arg: Any) -> torch.dtype | None:
 
 
 def tensor(op: GraphBuilder, arg: Any) -> Tensor:
-    """Return the argument if it is a Tensor, else a constant of torch's dtype."""
+    """Return a Tensor as it is, and any other argument as a constant of torch's dtype."""
     return arg if isinstance(arg, Tensor) else constant(op, arg, None)
 
 
 def constant(op: GraphBuilder, value: Any, dtype: torch.dtype | None) -> Tensor:
-    """Return a constant; a list that holds Tensors becomes their concatenation (1-D).
+    """Create a constant, or the concatenation (1-D) of a list with Tensors.
 
     Raises LoweringError where an integer dtype cannot represent the value exactly.
     """
@@ -140,9 +143,9 @@ def _mixed(op: GraphBuilder, elements: Sequence[Any], dtype: torch.dtype) -> Ten
 def result_dtypes(
     spec: Operator, bound: dict[str, torch.dtype], attributes: dict[str, ir.Attr], count: int, opset: int
 ) -> list[torch.dtype | None]:
-    """Each output's dtype: by type variable, attribute or sole choice, else None.
+    """Determine each output's dtype by type variable, attribute or sole choice.
 
-    Raises LoweringError where an attribute requests a dtype that the operator cannot return.
+    Unknown dtypes are None. Raises LoweringError where an attribute requests a dtype that the operator cannot return.
     """
     dtypes: list[torch.dtype | None] = []
     for index in range(count):
@@ -161,7 +164,7 @@ def result_dtypes(
 
 
 def _dtype_from_attribute(attributes: dict[str, ir.Attr]) -> torch.dtype | None:
-    """Read the first output's dtype from an attribute, a dtype or a constant."""
+    """Read the first output's dtype from a dtype attribute or a constant's contents."""
     for name in ("to", "dtype", "output_dtype", "output_datatype"):
         if name in attributes:
             return torch_dtype(attributes[name].value)

@@ -17,7 +17,7 @@ class Producer:
     """The ONNX node that makes a tensor.
 
     Attributes:
-        operator: ``Transpose``; with its domain where that is not ONNX's own, ``my.domain::Foo``.
+        operator: ``Transpose``, or ``my.domain::Foo`` in another domain than ONNX's own.
         inputs: The inputs in the schema's order; None where an optional one is not given.
         attributes: Python values by name: numbers, strings, tuples of those, torch tensors, `onnx_ir.Graph`. Attributes that
             equal the schema's default are left out.
@@ -31,7 +31,7 @@ class Producer:
 def find_producer(state: GraphState, tensor: Tensor) -> Producer | None:
     """Return the node that makes a tensor.
 
-    The result is None for constants and for the inputs of graphs.
+    Returns None for constants and for the inputs of graphs.
     """
     node = None if tensor.known_value is None else tensor.known_value.producer()
     if node is None:

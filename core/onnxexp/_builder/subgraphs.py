@@ -1,4 +1,4 @@
-"""If, Loop and Scan: graphs inside a node."""
+"""The operators If, Loop and Scan, with graphs inside a node."""
 
 from __future__ import annotations
 
@@ -34,12 +34,15 @@ class ControlFlow(GraphBuilder):
     _state: GraphState
 
     def subgraph(self, name: str, body: Callable[[], Sequence[Any]]) -> ir.Graph:
-        """Build an attribute's graph: `body` calls `input`, emits nodes, returns outputs."""
+        """Build an attribute's graph from a function that emits its nodes.
+
+        `body` calls `input`, emits nodes and returns the outputs.
+        """
         with self._state.nested() as scope:
             return self._finish(scope, name, body())[0]
 
     def if_(self, cond: Tensor, then: Callable[[], Sequence[Any]], otherwise: Callable[[], Sequence[Any]]) -> list[Tensor]:
-        """``If``: both functions emit their branch and return its values.
+        """Emit an ``If``, where both functions emit their branch and return its values.
 
         Raises LoweringError where the values differ in number or in dtype.
         """
@@ -61,10 +64,11 @@ class ControlFlow(GraphBuilder):
     def loop(
         self, trip_count: Any, cond: Any, body: LoopBody, carried: Sequence[Any], *, types: Sequence[Type] | None = None
     ) -> list[Tensor]:
-        """``Loop``: `body(i, *carried)` returns (condition or None, carried, stacked).
+        """Emit a ``Loop`` around the nodes that `body` emits.
 
-        Returns the carried values after the last round, then the stacked ones (a new axis 0). The loop ends when the condition is
-        false. `types` are the carried values' types where a size changes from round to round.
+        `body(i, *carried)` returns (condition or None, carried, stacked). The result is the carried values after the last round,
+        then the stacked ones (a new axis 0). The loop ends when the condition is false. `types` are the carried values' types
+        where a size changes from round to round.
         """
         if not carried and self.opset < _LOOP_THAT_CARRIES_NOTHING:
 
@@ -100,10 +104,10 @@ class ControlFlow(GraphBuilder):
         *,
         reverse: bool = False,
     ) -> list[Tensor]:
-        """``Scan`` along axis 0: `body(*carried, *slices)` returns (carried, stacked).
+        """Emit a ``Scan`` along axis 0 around the nodes that `body` emits.
 
-        `body` takes one slice of each of `xs`, the last slices first with `reverse`. Returns the carried values after the last
-        step, then the stacked ones.
+        `body(*carried, *slices)` returns (carried, stacked). It takes one slice of each of `xs`, the last slices first with
+        `reverse`. The result is the carried values after the last step, then the stacked ones.
         """
         start = [self._typed(value) for value in carried]
         with self._state.nested() as scope:
@@ -123,7 +127,7 @@ class ControlFlow(GraphBuilder):
         return self._with_types(outputs, inside, results, length)
 
     def _finish(self, scope: Scope, name: str, outputs: Sequence[Any]) -> tuple[ir.Graph, list[Tensor]]:
-        """Finish a scope's graph; outputs from elsewhere go through an Identity."""
+        """Finish a scope's graph, with an Identity for each output from elsewhere."""
         made = {output for node in scope.nodes for output in node.outputs}
         results: list[Tensor] = []
         for output in outputs:
@@ -194,7 +198,7 @@ class ControlFlow(GraphBuilder):
     def _with_types(
         self, outputs: list[Tensor], inside: Sequence[Tensor], results: Sequence[Tensor], length: Any
     ) -> list[Tensor]:
-        """Give the outputs the shapes of the carried and of the stacked values."""
+        """Fill in the outputs' shapes, those of the carried and of the stacked values."""
         for index, (output, result) in enumerate(zip(outputs, results, strict=True)):
             if index < len(inside):
                 output.fill(TensorType(None, inside[index].known_shape))
@@ -207,7 +211,7 @@ class ControlFlow(GraphBuilder):
 
 
 def _conflict(one: Any, other: Any) -> bool:
-    """Whether two branches' sizes differ: ONNX Runtime allocates by one of the two."""
+    """Return whether two branches' sizes differ, since ONNX Runtime allocates by one."""
     if one is None or other is None:
         return False
     pairs = zip(one, other, strict=False)
@@ -215,7 +219,10 @@ def _conflict(one: Any, other: Any) -> bool:
 
 
 def _keep_shapes(before: Sequence[Tensor], after: Sequence[Any]) -> None:
-    """Give carried values their initial shapes; only declared types let sizes change."""
+    """Give carried values their initial shapes.
+
+    Sizes may change only if the caller declares the types.
+    """
     for one, other in zip(before, after, strict=False):
         if isinstance(other, Tensor) and other.known_shape is None and one.known_shape is not None:
             other.stamp(TensorType(None, one.known_shape))

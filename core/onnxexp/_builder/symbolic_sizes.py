@@ -18,7 +18,10 @@ _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "Add", ast.Sub: "Sub", ast
 
 
 def compute_size(op: GraphBuilder, inputs: Sequence[Tensor], size: Dim) -> int | Tensor | None:
-    """Compute a size, a number or 0-d int64 tensor; None if `inputs` do not suffice."""
+    """Compute a size as a number or 0-d int64 tensor.
+
+    Returns None if `inputs` do not determine it.
+    """
     if isinstance(size, int):
         return size
     value: int | Tensor | None = _value(op, inputs, ast.parse(_identifiers(size), mode="eval").body)
@@ -55,7 +58,7 @@ def _combined(op: GraphBuilder, kind: Any, one: Any, other: Any) -> Any:
 
 
 def _from_graph_input(op: GraphBuilder, inputs: Sequence[Tensor], size: str) -> Tensor | None:
-    """Return the size where an axis of an input has it."""
+    """Read the size from an input that has it on an axis."""
     for tensor in inputs:
         shape = [_identifiers(str(one)) for one in tensor.known_shape or ()]
         if size in shape:

@@ -39,9 +39,9 @@ def merge_types(known: TensorType, found: TensorType, *, captured: bool) -> Tens
 
 
 class GraphBuilder(Protocol):
-    """The builder as tensors, operands and subgraphs use it.
+    """The builder's interface for tensors, operands and subgraphs.
 
-    They cannot import the builder, since it imports them.
+    Their modules cannot import the builder, since it imports them.
     """
 
     opset: int
@@ -64,7 +64,7 @@ class GraphBuilder(Protocol):
 
 
 class Tensor:
-    """A tensor in the ONNX graph under construction. Only the builder makes them.
+    """A tensor in the ONNX graph under construction, made by the builder only.
 
     Its dtype and shape come from the captured program, or from ONNX's inference on first use.
 
@@ -97,7 +97,10 @@ class Tensor:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The torch dtype. Raises LoweringError for sequences and where it is unknown."""
+        """The torch dtype.
+
+        Raises LoweringError for sequences and for unknown dtypes.
+        """
         dtype = self.inferred_dtype
         if dtype is None:
             raise LoweringError(f"the dtype of {self!r} is not known; {STAMP_HINT}")
@@ -105,7 +108,7 @@ class Tensor:
 
     @property
     def inferred_dtype(self) -> torch.dtype | None:
-        """The dtype, inferred if needed; None where there is none."""
+        """The dtype, inferred if needed, or None."""
         if self._dtype is None:
             self._owner.infer(self)
         return self._dtype
@@ -117,7 +120,7 @@ class Tensor:
 
     @property
     def shape(self) -> tuple[Dim, ...] | None:
-        """The sizes: ints, and strings for symbolic ones; None where the rank is unknown."""
+        """The sizes as ints and symbolic strings, or None for an unknown rank."""
         if self._shape is None:
             self._owner.infer(self)
         return self._shape
@@ -135,14 +138,14 @@ class Tensor:
 
     @property
     def value(self) -> ir.Value:
-        """The onnx-ir value; a constant becomes an initializer on the first access."""
+        """The onnx-ir value, for which a constant becomes an initializer on first access."""
         if self._value is None:
             self._value = self._owner.materialize(self)
         return self._value
 
     @property
     def known_value(self) -> ir.Value | None:
-        """The onnx-ir value; None for a constant that is not in the model yet."""
+        """The onnx-ir value, or None for a constant that is not in the model yet."""
         return self._value
 
     @property
@@ -154,7 +157,7 @@ class Tensor:
         return TensorType(self._dtype, shape)
 
     def belongs_to(self, owner: GraphBuilder) -> bool:
-        """Whether this builder made the tensor."""
+        """Return whether this builder made the tensor."""
         return self._owner is owner
 
     def stamp(self, type_: Type) -> None:
@@ -178,10 +181,10 @@ class Tensor:
 
 
 class ComplexTensor(Tensor):
-    """A complex tensor as two real ones: ONNX's operators take no complex numbers.
+    """A complex tensor as two real ones, since ONNX's operators take real ones only.
 
-    It has no ONNX value of its own. As an input or output of the model it is one real tensor with a last axis of size 2, as
-    `torch.view_as_real` returns it.
+    A complex tensor has no ONNX value of its own. As an input or output of the model it is one real tensor with a last axis of
+    size 2, as `torch.view_as_real` returns it.
 
     Attributes:
         real, imag: The parts, of equal shapes and dtypes.
@@ -195,12 +198,15 @@ class ComplexTensor(Tensor):
 
     @property
     def value(self) -> ir.Value:
-        """Raises LoweringError: a complex tensor has none."""
+        """Raise LoweringError, since a complex tensor has no ONNX value."""
         cure = "pass the parts (torch.view_as_real) through branches, loops and lists"
         raise LoweringError(f"ONNX's operators take no complex numbers: {self!r}; cure: {cure}")
 
     def view_as_real(self) -> Tensor:
-        """Stack both parts on a new last axis. Raises LoweringError for unknown ranks."""
+        """Stack both parts on a new last axis.
+
+        Raises LoweringError for unknown ranks.
+        """
         call, sizes = self._owner.call, self.shape
         if sizes is None:
             raise LoweringError(f"the rank of {self!r} must be known at export")
@@ -211,7 +217,7 @@ class ComplexTensor(Tensor):
 
     @classmethod
     def view_as_complex(cls, pairs: Tensor) -> ComplexTensor:
-        """Return the complex tensor of one real tensor whose last axis has size 2."""
+        """Build the complex tensor of one real tensor whose last axis has size 2."""
         call = pairs._owner.call
         return cls(call("", "Gather", pairs, 0, axis=-1), call("", "Gather", pairs, 1, axis=-1))
 

@@ -35,8 +35,8 @@ class BinaryWriter(Protocol):
 class TorchTensor(ir.tensor_adapters.TorchTensor):
     """An ONNX tensor over a torch tensor, without a copy until its bytes are read.
 
-    The tensor may be any strided one: a view, on any device, requiring grad, an inference tensor. Sparse ones raise
-    `SerializeError`, and dtypes that ONNX does not have raise `TypeError`.
+    The tensor may be any strided one: a view, on any device, requiring grad, an inference tensor. Sparse tensors raise
+    `SerializeError`, and dtypes that ONNX lacks raise `TypeError`.
     """
 
     def __init__(self, tensor: torch.Tensor, name: str | None = None, doc_string: str | None = None) -> None:
@@ -64,7 +64,7 @@ class TorchTensor(ir.tensor_adapters.TorchTensor):
     def contiguous_pieces(self, transposer: Transposer | None = None) -> Iterator[memoryview]:
         """Generate the bytes of the pieces.
 
-        Each is valid until the next one is generated, also that of another tensor with the same `transposer`.
+        The bytes of a piece are valid until the next piece is generated, of this or of another tensor with the same `transposer`.
         """
         transposer = transposer or Transposer()
         for piece in self.pieces():
@@ -78,7 +78,7 @@ class TorchTensor(ir.tensor_adapters.TorchTensor):
     def numpy(self) -> npt.NDArray[Any]:
         """Return an array of ONNX's dtype, from numpy or `ml_dtypes`.
 
-        Shares memory if it can.
+        The array shares memory where it can.
         """
         _check_data(self.raw, self.name)
         return super().numpy()
@@ -87,7 +87,7 @@ class TorchTensor(ir.tensor_adapters.TorchTensor):
         return self.raw.detach().__dlpack__(stream=stream)
 
     def tobytes(self) -> bytes:
-        """Return the elements as in ONNX's `raw_data`: row-major and little endian."""
+        """Return the elements in row-major order, little endian, as in ONNX's `raw_data`."""
         return b"".join(map(bytes, self.contiguous_pieces()))
 
     @property
@@ -96,7 +96,7 @@ class TorchTensor(ir.tensor_adapters.TorchTensor):
         return self.stored.nbytes
 
     def tofile(self, file: BinaryWriter) -> None:
-        """Write what `tobytes` returns, piece by piece."""
+        """Write the bytes of `tobytes`, piece by piece."""
         for piece in self.contiguous_pieces():
             file.write(piece)
 
@@ -105,14 +105,14 @@ class TorchTensor(ir.tensor_adapters.TorchTensor):
 
 
 def has_data(tensor: torch.Tensor) -> bool:
-    """Whether the tensor has elements in memory; fake and meta tensors have none."""
+    """Return whether the tensor has elements in memory, unlike fake and meta tensors."""
     return not tensor.is_meta and not isinstance(tensor, torch._subclasses.fake_tensor.FakeTensor)
 
 
 class Transposer:
-    """Transpose pieces into the same memory.
+    """Memory in which pieces are transposed one after the other.
 
-    New memory for each would take a fourth of the time.
+    The allocation of new memory for each piece would take a fourth of the time.
     """
 
     @functools.cached_property
@@ -122,8 +122,9 @@ class Transposer:
     def transposed(self, matrix: torch.Tensor) -> torch.Tensor:
         """Copy a piece whose columns are contiguous, row by row.
 
-        The result is valid until the next call. The piece is packed first and then transposed by torch, in blocks: 64 MiB take
-        0.2 of the time of numpy's strided copy, which would run on this thread too, unlike torch's of large tensors.
+        The result is valid until the next call. The piece is packed first and then transposed by torch, in blocks. For 64 MiB,
+        this takes 0.2 of the time of numpy's strided copy, which would run on this thread too, unlike torch's copy of large
+        tensors.
         """
         columns = matrix.t()
         packed, result = (memory[: matrix.nbytes].view(matrix.dtype) for memory in self._memory)
@@ -133,7 +134,7 @@ class Transposer:
 
 
 def _contiguous_bytes(piece: torch.Tensor, transposer: Transposer) -> memoryview:
-    """Return the bytes of a piece, without a copy where its memory is in order.
+    """Return the bytes of one piece, without a copy if its memory has them in order.
 
     numpy copies on this thread, where torch would start its pool.
     """

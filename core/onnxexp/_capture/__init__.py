@@ -1,1 +1,1 @@
-"""Capture: torch.export's frontend, and the parts that all frontends share."""
+"""Capture models with torch.export's frontend, and share parts with all frontends."""

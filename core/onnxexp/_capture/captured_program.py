@@ -1,4 +1,7 @@
-"""The result of a frontend, of the hook `capture`, and its functionalization."""
+"""The result of a frontend, which implements the hook `capture`.
+
+A frontend builds a `Graph`, calls `make_functional` on it, and returns a `CapturedProgram`.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +94,7 @@ def _check_shared(graph: Graph, changed: Sequence[str], leaves: Sequence[Leaf]) 
 
 
 def _share(one: Any, other: Any) -> bool:
-    """Whether two tensors have memory in common."""
+    """Return whether two tensors have memory in common."""
     for tensor in (one, other):
         if not isinstance(tensor, torch.Tensor) or not torch._C._has_storage(tensor) or not tensor.numel():
             return False

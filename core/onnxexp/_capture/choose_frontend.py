@@ -1,4 +1,4 @@
-"""Call the hook `capture`: the plugins' frontends, and the core's own as the last."""
+"""The hook `capture`, with the plugins' frontends first and torch.export's last."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def capture(
 ) -> CapturedProgram:
     """Capture a model with the first frontend that takes it, as a functional graph.
 
-    Raises CaptureError that names each attempt and the reason why it failed.
+    Raises CaptureError with each attempt and the reason why it failed.
     """
     warn_once_if_untested()
     if isinstance(model, torch.nn.Module):
@@ -83,7 +83,7 @@ def capture(
 def _check_example(program: CapturedProgram, spec: DynamicSpec) -> None:
     """Raise CaptureError if axes became one that differ in the user's example.
 
-    A capture may have seen larger sizes than 1, which a model broadcasts.
+    A capture may use larger sizes in place of 1, which a model broadcasts.
     """
     seen: dict[str, tuple[int, str]] = {}
     for value, leaf, axes in zip(program.graph.inputs, spec.leaves, spec.axes, strict=False):
@@ -102,13 +102,13 @@ def _check_example(program: CapturedProgram, spec: DynamicSpec) -> None:
 
 @functools.lru_cache(maxsize=None)
 def warn_once_if_untested() -> None:
-    """Warn in the first export of a process if torch is newer than what is tested."""
+    """Warn in the first export of a process if torch is newer than tested versions."""
     if text := untested_torch():
         warn(text)
 
 
 def _captured(plugins: Plugins, options: Options, call: Mapping[str, Any]) -> tuple[CapturedProgram, CaptureError | None]:
-    """Return the program, and why torch.export refused it where it was traced."""
+    """Capture a model, and return torch.export's refusal too if the model was traced."""
     try:
         return _first(plugins, options, call), None
     except CaptureRefused as error:
@@ -130,7 +130,7 @@ def _device_cures(model: Any, spec: DynamicSpec) -> list[str]:
 
 
 def _class_namespaces(model: Any) -> set[str]:
-    """Return the namespaces of the C++ classes of a model's objects: ``quantized::``."""
+    """List the namespaces of the model's C++ objects' classes, as ``quantized::``."""
     modules = model.modules() if isinstance(model, torch.nn.Module) and not is_scripted(model) else ()
     held = (value for module in modules for value in vars(module).values() if isinstance(value, torch.ScriptObject))
     return {str(each._type()).split(".")[-2] + "::" for each in held}
@@ -161,7 +161,10 @@ def _built_in() -> tuple[Implementation, ...]:
 def _result(
     implementation: Implementation, options: Options, call: Mapping[str, Any]
 ) -> CapturedProgram | torch.nn.Module | None:
-    """Call one frontend; a foreign error becomes a PluginError with the hook's place."""
+    """Call one frontend.
+
+    A foreign error becomes a PluginError with the hook's place.
+    """
     with calling(implementation.plugin, str(implementation), PluginError, (OnnxExporterError,)):
         program = implementation(options=options, **call)
     if program is not None and not isinstance(program, (CapturedProgram, torch.nn.Module)):
@@ -180,7 +183,7 @@ def _traced(plugins: Plugins, options: Options, call: Mapping[str, Any], refused
 
 
 def _no_frontend(plugins: Plugins, options: Options, model: Any) -> str:
-    """Create the error for a model that no frontend takes, with the cure."""
+    """Describe the failure for a model that no frontend takes, with the cure."""
     if NO_TORCHSCRIPT:
         return f"{NO_TORCHSCRIPT}; cure: capture='export', or install an older torch"
     wanted = "TorchScript" if is_scripted(model) else f"capture={options.capture!r}"
@@ -195,7 +198,7 @@ def _no_frontend(plugins: Plugins, options: Options, model: Any) -> str:
 def _dense(
     args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, context: ExportContext
 ) -> tuple[Sequence[Any], Mapping[str, Any], DynamicSpec]:
-    """Make the inputs dense that a plugin has a form for."""
+    """Make the inputs dense for which a plugin has a form."""
     flat, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
     made: dict[int, Any] = {}  # one tensor that is given twice stays one
     for index, leaf in enumerate(spec.leaves):
@@ -210,7 +213,7 @@ def _dense(
 
 
 def _check_tensors(model: torch.nn.Module, spec: DynamicSpec, plugins: Plugins) -> None:
-    """Raise CaptureError for inputs or parameters that ONNX cannot represent."""
+    """Raise CaptureError for inputs that ONNX lacks and for uninitialized parameters."""
     if detect_fake_mode() is not None:
         raise CaptureError("the export runs inside FakeTensorMode, where tensors have no values; cure: leave that mode first")
     for leaf in spec.leaves:
@@ -235,7 +238,7 @@ def _not_flattened(what: str, value: Any, plugins: Plugins) -> CaptureError:
 
 
 def _warn_of_constants(constants: Sequence[str], refused: CaptureError | None = None) -> None:
-    """Warn of a trace's constants, and of why torch.export failed before it."""
+    """Warn of a trace's constants, and of torch.export's failure before it."""
     shown, left = constants[:_SHOWN], len(constants) - _SHOWN
     if refused is None and not shown:
         return

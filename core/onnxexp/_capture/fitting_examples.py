@@ -1,7 +1,7 @@
-"""Find example inputs whose dynamic axes are 2 or more and that the model accepts.
+"""Find an example that the model accepts, with dynamic axes of 2 or more.
 
-`enlarge` makes axes of size 0 and 1 larger, one by one. Other axes may have to grow with them: a mask over cached and new tokens
-with an empty cache. The model alone knows these relations, so candidates are run until one is accepted.
+`enlarge` makes axes of size 0 and 1 larger, one by one. Other axes may have to grow with them, for example a mask over cached and
+new tokens with an empty cache. These relations are part of the model's code, so candidates are run until the model accepts one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Run: TypeAlias = Callable[[Sequence[Any], Mapping[str, Any]], Any]
 
 
 class _Size(NamedTuple):
-    """A dynamic size: the axes that have it, and its value in both examples."""
+    """A dynamic size, with its axes and its value in both examples."""
 
     members: list[tuple[int, int, Axis]]
     own: int
@@ -53,14 +53,14 @@ class _Size(NamedTuple):
 def run_fitting(
     capture: Run, run: Run, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec
 ) -> tuple[Arguments, Any]:
-    """Capture a model on an enlarged example that fits, or on the one as it is.
+    """Capture a model on an enlarged example that fits, or on the original one.
 
     Parameters:
         capture: Captures the model on an example; raises CaptureError where that fails.
         run: Runs the model on an example; raises CaptureError where it fails.
 
     Returns:
-        The example's args and kwargs, and what `capture` returned.
+        The example's args and kwargs, and the result of `capture`.
 
     Raises:
         CaptureError: `run` fails on the user's example, or `capture` on the one that was found.
@@ -81,7 +81,7 @@ def run_fitting(
 def fitting_example(run: Run, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> Arguments | None:
     """Return an example that `run` accepts, with dynamic axes of 2 or more.
 
-    None if none is found.
+    Returns None if no such example is found.
 
     Raises:
         CaptureError: `run` raises it for the user's own example, too.
@@ -100,7 +100,10 @@ def fitting_example(run: Run, args: Sequence[Any], kwargs: Mapping[str, Any], sp
 
 
 def _choices(args: Any, kwargs: Any, enlarged: Arguments, spec: DynamicSpec) -> Iterator[dict[tuple[int, int], int]]:
-    """Yield sizes by leaf and axis: equal sizes change together, then each alone."""
+    """Yield sizes by leaf and axis.
+
+    Equal sizes change together at first, then each alone.
+    """
     own, grown = (pytree.tree_leaves(call) for call in ((tuple(args), dict(kwargs)), enlarged))
     sizes = [
         _Size(members, max(_value(own, *member) for member in members), max(_value(grown, *member) for member in members))
@@ -155,7 +158,7 @@ def _changes(own: int, growths: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def _broken(sizes: Sequence[_Size], values: Sequence[int]) -> int:
-    """Count the relations of the user's sizes, a = b and a = b + c, that are broken."""
+    """Count the broken relations, a = b and a = b + c, of the user's sizes."""
     own = [size.own for size in sizes]
     pairs = itertools.combinations(range(len(sizes)), 2)
     equal = sum(own[a] == own[b] and values[a] != values[b] for a, b in pairs)

@@ -1,4 +1,4 @@
-"""Check what a frontend of another project returns, so that an error names it."""
+"""Check the results of another project's frontend, so that an error names it."""
 
 from __future__ import annotations
 

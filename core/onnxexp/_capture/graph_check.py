@@ -1,4 +1,4 @@
-"""Find out whether a captured graph is sound."""
+"""Check whether a captured graph is sound."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["check_graph"]
 
 
 def check_graph(graph: Graph) -> str:
-    """Find a value that is used before it is made, or made twice; "" if there is none."""
+    """Find a value that is used before it is made, or made twice, or return ""."""
     try:
         return next(_faults(graph, set()), "")
     except Exception as error:  # noqa: BLE001 – a pass may leave anything where a node or value was

@@ -1,4 +1,4 @@
-"""Warn of tensors that a model keeps between calls: an ONNX graph keeps none."""
+"""Warn of tensors that a model keeps between calls, unlike an ONNX graph."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ASSIGNED = re.compile(r"The tensor attributes? (.*) (?:was|were) assigned durin
 def warn_of_kept_tensors(
     model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], caught: Sequence[warnings.WarningMessage]
 ) -> list[warnings.WarningMessage]:
-    """Turn torch's warnings about attributes into one that names their lines.
+    """Merge torch's warnings about attributes into one that names their lines.
 
     Args:
         model: The model after its capture.
@@ -49,7 +49,8 @@ def warn_of_kept_tensors(
 def _read_first(model: torch.nn.Module, names: set[str], args: Sequence[Any], kwargs: Mapping[str, Any]) -> set[str]:
     """Return the names of attributes that a call reads before it writes them.
 
-    Any other has no value of an earlier call, such as the weight that `torch.nn.utils.weight_norm` computes in each call.
+    Other attributes have no value of an earlier call, for example the weight that `torch.nn.utils.weight_norm` computes in each
+    call.
     """
     if not names:
         return names
@@ -107,9 +108,9 @@ def _value(model: torch.nn.Module, name: str) -> Any:
 
 
 def _is_of(own: Collection[int], value: Any) -> bool:
-    """Whether all tensors of an attribute are parameters.
+    """Return whether all tensors of an attribute are parameters or buffers.
 
-    Those in `torch.nn.LSTM._flat_weights` are.
+    The tensors in `torch.nn.LSTM._flat_weights` are parameters, for example.
     """
     tensors = [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
     return bool(tensors) and all(id(tensor) in own for tensor in tensors)

@@ -33,7 +33,7 @@ _DEPTH = 4
 
 @contextlib.contextmanager
 def restored_state(model: torch.nn.Module, *, buffers: bool = True) -> Iterator[None]:
-    """Undo the changes that a run of the model makes to it.
+    """Undo, at the end of the `with`, the changes that a run makes to the model.
 
     Attributes get their values back, lists, dicts and objects among them their elements, and tensors other than parameters their
     contents, shapes and versions. Only changed tensors are written, because a tensor may lie in read-only memory. `buffers` is
@@ -82,7 +82,7 @@ def _restore(tensor: torch.Tensor, layout: Any, version: int | None, old: torch.
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors of one shape have the same contents, NaN included."""
+    """Return whether two tensors of one shape have the same contents, NaN included."""
     if one.device.type == "meta":
         return True
     if one.layout is not torch.strided or one.is_quantized:
@@ -100,9 +100,10 @@ def _layout(tensor: torch.Tensor) -> Any:
 
 
 class _RestoredParameters(TorchDispatchMode):
-    """Undo the writes of a run into the model's parameters; the others are not copied.
+    """A mode that undoes the writes of a run into the model's parameters.
 
-    Not for a trace: under a dispatch mode, torch's tracer records the result of a convolution as a constant.
+    Parameters without writes are not copied. The mode does not suit a trace: under a dispatch mode, torch's tracer records the
+    result of a convolution as a constant.
     """
 
     supports_higher_order_operators = True  # their branches and bodies write to nothing, and they have no schema
@@ -129,7 +130,7 @@ class _RestoredParameters(TorchDispatchMode):
 
 
 def _find_holders(value: Any, held: dict[int, Any], depth: int = _DEPTH) -> None:
-    """Collect a module's attributes and their containers; scripted ones have none."""
+    """Collect a module's attributes and their containers, none for scripted modules."""
     if depth == 0 or isinstance(value, ScriptModule if depth == _DEPTH else _LEAVES):
         return
     holder: Any = value if type(value) in _HOLDERS else getattr(value, "__dict__", None)  # numbers have none
@@ -143,7 +144,7 @@ def _find_holders(value: Any, held: dict[int, Any], depth: int = _DEPTH) -> None
 
 
 def _scripted_attributes(module: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Iterate over a scripted module's attributes: owner, name, value."""
+    """Yield the owner, name and value of a scripted module's attributes."""
     if isinstance(module, ScriptModule) and (concrete := vars(module).get("_concrete_type")) is not None:
         held = ((name, module._c.getattr(name)) for name in concrete.get_attributes())
         yield from ((module._c, name, value) for name, value in held if not isinstance(value, torch.ScriptObject))
@@ -153,8 +154,8 @@ def _scripted_attributes(module: Any) -> Iterator[tuple[Any, str, Any]]:
 def preserved_model(model: torch.nn.Module, mode: TrainingMode = TrainingMode.PRESERVE) -> Iterator[torch.nn.Module]:
     """Yield a model to run in place of another, which stays as it is.
 
-    It is a copy, whose parameters and buffers are empty at the end, or the model itself where that cannot be copied; the changes
-    of the run are undone then.
+    The model is a copy, whose parameters and buffers are empty at the end. Where the other model cannot be copied, it is yielded
+    itself, and the changes of the run are undone at the end.
     """
     with (
         private_tensors(model) as private,

@@ -1,4 +1,4 @@
-"""A checkpoint's tensors as the weights of a model that has none."""
+"""A checkpoint's tensors as the weights of a model without weights."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def find_weights(model: torch.nn.Module | ExportedProgram, given: Weights | None
     Returns the paths of modules, the names of their parameters and buffers, and the tensors. A tied parameter needs a tensor for
     one of its names.
 
-    Raises OptionError for a checkpoint that cannot be read, and for names, dtypes and shapes that do not fit; lists all.
+    Raises OptionError for a checkpoint that cannot be read, and for names, dtypes and shapes that do not fit. The message lists
+    all.
     """
     if given is None:
         return []
@@ -67,7 +68,7 @@ def _like(own: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _problems(state: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor]) -> Iterator[str]:
-    """List what differs between the model's state dict and the given tensors."""
+    """List the differences between the model's state dict and the given tensors."""
     tied: dict[int, list[str]] = defaultdict(list)
     for name, own in state.items():
         tied[id(own)].append(name)
@@ -113,7 +114,7 @@ def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 @contextlib.contextmanager
 def with_weights(model: Any, weights: Sequence[tuple[str, str, torch.Tensor]]) -> Iterator[Any]:
-    """Yield a model with tensors in their places; put its own back at the end."""
+    """Put tensors into their places in a model inside the `with`, and yield the model."""
     with contextlib.ExitStack() as restore:
         for path, name, tensor in weights:
             module = model.get_submodule(path)

@@ -15,11 +15,11 @@ __all__ = ["name_output_axes"]
 
 
 def name_output_axes(outputs: Mapping[str, Any], spec: DynamicSpec, varying: dict[Any, tuple[Dim, ...]]) -> None:
-    """Name the outputs' axes by `dynamic_axes`; others keep their expressions.
+    """Name the outputs' axes by `dynamic_axes`, and keep the expressions of others.
 
-    Changes the types of `outputs`, the graph's outputs by their final names, in place, and the shapes of those in `varying`.
-
-    Warns of an axis that has one size for all inputs, which keeps its size. Raises OptionError for an unknown name or axis.
+    The function changes the types of `outputs`, the graph's outputs by their final names, in place, and the shapes of those in
+    `varying`. A warning names an axis that has one size for all inputs, which keeps its size. Raises OptionError for an unknown
+    name or axis.
     """
     for key, axes in spec.outputs.items():
         where = f"dynamic_axes[{key!r}]"

@@ -1,4 +1,4 @@
-"""Copy a model's modules for a run: other threads may use the model meanwhile."""
+"""Copy a model's modules for a run, as other threads may use the model meanwhile."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def private_model(model: Any) -> Any:
 
     All other objects are shared, such as the parameters and buffers. Attributes of a copy refer to copies, also in containers,
     bound methods, partial functions, and weak references. Where other objects or functions refer to the modules, the forward of a
-    copy would call the originals: then this returns the model itself, as for a ScriptModule or an ExportedProgram. For BERT-base
-    it takes 3 ms, 1 % of a trace.
+    copy would call the originals. Then this function returns the model itself, as for a ScriptModule or an ExportedProgram. For
+    BERT-base it takes 3 ms, 1 % of a trace.
     """
     if isinstance(model, ScriptModule) or not isinstance(model, torch.nn.Module):  # an ExportedProgram
         return model
@@ -54,9 +54,9 @@ def private_tensors(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
     """Yield a copy of a model with lazy clones of its parameters and buffers.
 
     torch copies the memory of a lazy clone, or of its original, when one of them is written. At the end the clones get the
-    originals' memory: later writes do not copy, and what the run has kept of the copy has the model's values. Yields the
-    model itself where it cannot be copied, see `private_model`, also where other objects refer to its tensors or several
-    tensors share memory.
+    originals' memory, so that later writes do not copy, and objects that the run keeps from the copy have the model's values.
+    Yields the model itself where it cannot be copied, see `private_model`, also where other objects refer to its tensors or
+    several tensors share memory.
     """
     clones: list[tuple[torch.Tensor, torch.Tensor]] = []
     try:
@@ -74,7 +74,7 @@ def private_tensors(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
 
 
 class _Copier:
-    """Copies the modules of one model, and what refers to them."""
+    """The copies of one model's modules and of the objects that refer to them."""
 
     def __init__(self, model: torch.nn.Module, clones: list[tuple[torch.Tensor, torch.Tensor]] | None = None) -> None:
         self._model = model
@@ -93,7 +93,7 @@ class _Copier:
             self._clone_tensors(clones)
 
     def copy(self) -> torch.nn.Module:
-        """Fill the copies of the modules; return that of the model."""
+        """Fill the copies of the modules, and return that of the model."""
         for base in {base for kind in self._kinds for base in kind.__mro__}.difference(torch.nn.Module.__mro__):
             self._search(value for name, value in list(vars(base).items()) if name != "__init__")
         for module in self._originals:
@@ -119,7 +119,7 @@ class _Copier:
             raise _Inseparable
 
     def _copied(self, value: Any) -> Any:
-        """Return a value that refers to the copies; the value itself if it need not."""
+        """Return a value that refers to the copies, or the value itself if it need not."""
         if not gc.is_tracked(value) or id(value) in self._copies:
             return self._copies.get(id(value), value)
         kind, new = type(value), value
@@ -154,7 +154,7 @@ class _Copier:
         return type(value)(zip(new[::2], new[1::2], strict=True) if isinstance(value, dict) else new)
 
     def _search(self, values: Iterable[Any]) -> None:
-        """Follow references; raise _Inseparable where they lead to what is copied."""
+        """Follow references, and raise _Inseparable where they lead to a copied object."""
         found = list(values)
         while found:
             each = found.pop()
@@ -183,7 +183,7 @@ class _Copier:
         return gc.get_referents(value)
 
     def _globals(self, function: types.FunctionType, code: types.CodeType) -> Iterator[Any]:
-        """Iterate over the modules and functions among the globals of a function.
+        """Yield the modules and functions among the globals of a function.
 
         Functions of other files are left out: very many can be reached through them.
         """
@@ -202,9 +202,9 @@ class _Copier:
 
 
 def _is_copyable(kind: type) -> bool:
-    """Whether the attributes of a class's objects are all that a copy needs.
+    """Return whether a copy needs only the attributes of a class's objects.
 
-    Not so with slots, nor with `__del__`, which may close what the original uses.
+    Classes with slots need more. `__del__` may close an object that the original uses.
     """
     return not (hasattr(kind, "__del__") or any(vars(base).get("__slots__") for base in kind.__mro__))
 
@@ -221,7 +221,7 @@ def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
 def _lazy_clone(tensor: torch.Tensor) -> torch.Tensor:
     """Clone a tensor lazily.
 
-    Where torch cannot, share the memory of a parameter, and clone a buffer at once.
+    Where torch cannot clone lazily, the clone shares the memory of a parameter, and copies a buffer at once.
     """
     is_parameter = isinstance(tensor, torch.nn.Parameter)
     try:

@@ -1,6 +1,6 @@
 """Give reshapes of tensors with symbolic sizes the sizes in the call.
 
-torch derives them axis by axis from divisibility at the example's sizes: ``x.reshape(-1, 8)`` of ``[n, 4]`` becomes
+torch derives these sizes axis by axis from divisibility at the example's sizes: ``x.reshape(-1, 8)`` of ``[n, 4]`` becomes
 ``[n//2, 4*(n//(n//2))]``, and ``x.reshape(2, -1)`` becomes ``[2, 4*(n//2)]``, which is wrong for an odd n.
 """
 
@@ -22,7 +22,7 @@ __all__ = ["exact_reshape_sizes", "fake_kernels"]
 
 @contextlib.contextmanager
 def exact_reshape_sizes() -> Iterator[None]:
-    """Give reshaped fake tensors exactly the requested sizes.
+    """Give reshaped fake tensors exactly the requested sizes inside the `with`.
 
     Other threads are not affected.
     """

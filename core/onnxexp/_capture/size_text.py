@@ -1,4 +1,4 @@
-"""Readable texts of symbolic sizes: ``batch``, ``2*batch + 1``, ``(seq + 1)//2``."""
+"""Readable texts of symbolic sizes, such as ``batch`` or ``(seq + 1)//2``."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["condition_text", "dim_text"]
 def dim_text(size: Any, names: dict[sympy.Expr, str]) -> Dim:
     """Return a size as a number, or the readable text of a symbolic one.
 
-    `names` maps symbols to their names; symbols without a name are called ``dim_0``, ``dim_1``, …. The function adds them, and
-    the texts that it makes, to `names`.
+    `names` maps symbols to their names; symbols without a name are called ``dim_0``, ``dim_1``, …. The function adds these names,
+    and the texts that it makes, to `names`.
     """
     expr = size.node.expr if isinstance(size, (torch.SymInt, torch.SymFloat, torch.SymBool)) else sympy.sympify(size, strict=True)
     if expr.is_number:
@@ -53,13 +53,13 @@ def _text(expr: sympy.Basic, names: Mapping[sympy.Expr, str], **assumptions: boo
 
 
 def _order(symbol: sympy.Symbol) -> tuple[str, int]:
-    """Return a symbol's sort key, its kind and its number: u2 precedes u10."""
+    """Return a symbol's sort key, its kind and its number, so that u2 precedes u10."""
     kind = symbol.name.rstrip("0123456789")
     return kind, int(symbol.name[len(kind) :] or 0)
 
 
 class _Printer(StrPrinter):  # type: ignore[misc]
-    """sympy's printer with torch's size functions in Python's notation."""
+    """The printer of sympy with torch's size functions in Python's notation."""
 
     printmethod = "_onnxexp_text"  # torch's functions define "_sympystr", which would take precedence
 

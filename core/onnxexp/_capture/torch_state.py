@@ -46,7 +46,7 @@ _EXPORTING = contextvars.ContextVar("onnxexp exporting", default=False)
 # Strict capture traces through the callers, and Dynamo cannot trace a context variable.
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def is_exporting() -> bool:
-    """Whether onnxexp captures a model in this thread."""
+    """Return whether onnxexp captures a model in this thread."""
     return _EXPORTING.get()
 
 
@@ -58,8 +58,8 @@ def _quiet(record: logging.LogRecord) -> bool:
 def silence_torch_loggers() -> None:
     """Silence torch's loggers during exports.
 
-    The filter has no effect outside of an export and is never removed. The handler for TORCH_TRACE gets none: it writes to a file
-    only, and would no longer remove itself if there is no such file.
+    The filter has no effect outside of an export and is never removed. The handler for TORCH_TRACE gets no filter: it writes to a
+    file only, and would no longer remove itself if there is no such file.
     """
     for handler in _logging.handlers:
         if handler is not _logging.LOG_TRACE_HANDLER:
@@ -76,9 +76,10 @@ def silence_torch_export() -> Iterator[None]:
 
 @contextlib.contextmanager
 def silence_warnings() -> Iterator[None]:
-    """Ignore the warnings of code that runs on fake tensors.
+    """Ignore the warnings of code inside the `with` that runs on fake tensors.
 
-    They concern the kernels of torch and of libraries, such as the deprecated calls in them, which the user cannot change.
+    The warnings concern the kernels of torch and of libraries, such as the deprecated calls in them, which the user cannot
+    change.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -87,7 +88,7 @@ def silence_warnings() -> Iterator[None]:
 
 @contextlib.contextmanager
 def model_mode(modules: Iterable[torch.nn.Module], mode: TrainingMode) -> Iterator[None]:
-    """Put modules into a mode, and restore the mode of each at the end."""
+    """Put modules into a mode inside the `with`."""
     # torch.jit.freeze removes the attribute
     before = [(module, module.training) for module in modules if hasattr(module, "training")]
     try:
@@ -101,9 +102,9 @@ def model_mode(modules: Iterable[torch.nn.Module], mode: TrainingMode) -> Iterat
 
 @contextlib.contextmanager
 def unwind_functorch() -> Iterator[None]:
-    """Leave torch.func transforms that a failed capture entered.
+    """Leave torch.func transforms that a failed capture inside the `with` entered.
 
-    Eager would compute wrong values inside them.
+    Eager would compute wrong values inside these transforms.
     """
     level = functorch.maybe_current_level() or 0
     try:
@@ -135,7 +136,7 @@ _fastpath_of_torch = mha.get_fastpath_enabled
 
 
 def _fastpath_enabled() -> bool:
-    """Return whether torch.nn uses fused kernels: not in captures.
+    """Return whether torch.nn uses fused kernels, never in captures.
 
     torch.jit.script compiles this function.
     """
@@ -148,8 +149,8 @@ def _fastpath_enabled() -> bool:
 def torch_mode() -> Iterator[None]:
     """Put torch into the same state for every capture, for reproducible files.
 
-    Gradients and inference mode are off. The fused kernels that torch.nn modules use without gradients are off too, since they
-    would hide the modules' operators.
+    Gradients and inference mode are off inside the `with`. The fused kernels that torch.nn modules use without gradients are off
+    too, since they would hide the modules' operators.
     """
     state: list[tuple[Any, str, Any]] = [
         (mha, "get_fastpath_enabled", _fastpath_enabled),
@@ -168,7 +169,7 @@ def torch_mode() -> Iterator[None]:
 
 @contextlib.contextmanager
 def replace_attributes(table: Iterable[tuple[Any, str, Any]]) -> Iterator[None]:
-    """Replace attributes (owner, name, replacement); restore them at the end."""
+    """Replace attributes (owner, name, replacement) inside the `with`."""
     with contextlib.ExitStack() as restore:
         for owner, name, replacement in table:
             if name in vars(owner):
@@ -180,7 +181,10 @@ def replace_attributes(table: Iterable[tuple[Any, str, Any]]) -> Iterator[None]:
 
 
 def replace_functions(table: Iterable[tuple[Any, str, Callable[..., Any]]]) -> contextlib.AbstractContextManager[None]:
-    """Replace functions in captures; other threads call the originals."""
+    """Replace functions in captures inside the `with`.
+
+    Other threads call the originals.
+    """
     originals = ((owner, name, getattr(owner, name), new) for owner, name, new in table)  # by its name
     return replace_attributes([(owner, name, _in_captures(original, new)) for owner, name, original, new in originals])
 

@@ -1,1 +1,1 @@
-"""Compare an exported model with the original: its outputs, or every node."""
+"""Compare an exported model with the original, by its outputs or by every node."""

@@ -31,7 +31,7 @@ Iteration: TypeAlias = "tuple[str, Graph, ir.Graph, dict[ir.Value, Any]]"
 def compare_blocks(outer: GraphComparison, node: Node, values: Values, flow: ir.Node) -> list[NodeReport]:
     """Compare the nodes of the taken branch, or of the first iteration with a fault.
 
-    Returns [] where there is no fault.
+    Returns [] without a fault.
 
     Args:
         outer: The comparison of the graph around.

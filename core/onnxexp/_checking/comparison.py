@@ -1,8 +1,8 @@
 """Compare the outputs of the exported model with the original's.
 
-Tolerances go by dtype, as in `torch.testing.assert_close`, with one difference: the absolute one grows with the largest
-magnitude among the expected values, since the rounding errors of a deep model follow the size of its activations and not
-that of the one element they end up in. Tolerances that are given are taken as they are. Integers and bools must be equal.
+Tolerances go by dtype, as in `torch.testing.assert_close`, with one difference: the absolute one grows with the largest magnitude
+among the expected values, since the rounding errors of a deep model follow the size of its activations and not that of the one
+element they end up in. The caller's tolerances are taken as they are. Integers and bools must be equal.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Comparison:
         max_abs: The largest absolute error; 0 for equal values, and for values that cannot be subtracted.
         max_rel: The largest relative error; inf where zero was expected and something else came.
         snr: The ratio of the original's power to the error's, in dB, over the finite values; inf for equal values.
-        note: What was left out of the comparison, such as the values of random numbers; else "".
+        note: A part that the comparison leaves out, such as the values of random numbers; else "".
     """
 
     name: str
@@ -72,7 +72,7 @@ class Comparison:
 class VerificationReport:
     """The comparison of all outputs on one or several inputs.
 
-    Its text has a line for each output.
+    The report's text has a line for each output.
 
     Attributes:
         outputs: The outputs; for several inputs those of each in turn.
@@ -88,7 +88,7 @@ class VerificationReport:
 
     @classmethod
     def of(cls, cases: Sequence[VerificationReport], skipped: Sequence[str] = ()) -> VerificationReport:
-        """One report of several inputs."""
+        """Merge the reports on several inputs."""
         if len(cases) == 1 and not skipped and not cases[0].inputs:
             return cases[0]
         return cls(tuple(output for case in cases for output in case.outputs), "", tuple(cases), tuple(skipped))
@@ -116,7 +116,7 @@ class VerificationReport:
     def raise_for_difference(self) -> None:
         """Raise VerificationError listing every output that differs, if one does.
 
-        Its `report` is this report.
+        The error's `report` is this report.
         """
         failed = [case for case in self.cases or (self,) if not case.ok]
         if not failed:
@@ -150,9 +150,10 @@ class VerificationReport:
 
 
 class _Unfused(TorchFunctionMode):
-    """Keep torch's modules off their fused inference paths.
+    """The mode that keeps torch's modules off their fused inference paths.
 
-    Those leave other values at padded positions. Modules avoid them while a mode is active, which belongs to the thread.
+    The fused paths leave other values at padded positions. Modules avoid them while a mode is active, which belongs to the
+    thread.
     """
 
     def __torch_function__(
@@ -281,12 +282,12 @@ class _Errors:
     unequal: torch.Tensor | None = None
 
     def max_rel(self) -> float:
-        """Return the largest relative error."""
+        """Compute the largest relative error."""
         relative = (self.error / self.magnitude).masked_fill_(self.error == 0, 0.0)
         return float(relative.nan_to_num_(nan=torch.inf, posinf=torch.inf).max())
 
     def snr(self) -> float:
-        """Return the power of the finite values over that of their errors, in dB."""
+        """Compute the power of the finite values over that of their errors, in dB."""
         parts = [self.magnitude, self.error]
         if self.unequal is not None:
             others = ~(self.magnitude.isfinite() & self.error.isfinite())
@@ -298,8 +299,8 @@ class _Errors:
 def _errors(expected: torch.Tensor, actual: torch.Tensor) -> _Errors:
     """Measure the errors of a tensor.
 
-    Finite floats are compared in their own precision, at least float32, and anything else in float64, which takes three times as
-    long.
+    Finite floats are compared in their own precision, at least float32. Other values are compared in float64, which takes three
+    times as long.
     """
     if expected.is_floating_point():
         precision = max(expected.dtype, torch.float32, key=lambda dtype: dtype.itemsize)
@@ -319,7 +320,7 @@ def _errors(expected: torch.Tensor, actual: torch.Tensor) -> _Errors:
 
 
 def _not_finite(expected: torch.Tensor, actual: torch.Tensor, errors: _Errors) -> str:
-    """Return counts of NaN and infinities where the two have different ones."""
+    """Count the NaN and infinities of both tensors where they have different ones."""
     if errors.unequal is None:
         return ""
     counts = [
@@ -336,5 +337,5 @@ def _number(tensor: torch.Tensor, position: int) -> str:
 
 
 def type_name(value: Any) -> str:
-    """``float32[2, 3]``, or the class of a value that is no tensor."""
+    """Format a tensor's type as ``float32[2, 3]``, or name another value's class."""
     return str(TensorType(value.dtype, tuple(value.shape))) if isinstance(value, torch.Tensor) else type(value).__name__

@@ -32,19 +32,16 @@ class Counterparts:
         self.found = {value: each for value, each in present.items() if each is not None}
 
     def onnx(self, value: Value) -> ir.Value | None:
-        """Return the ONNX value.
-
-        The result is None for a constant, and for a value that the ONNX graph lacks.
-        """
+        """Return the ONNX value, or None for constants and for values that ONNX lacks."""
         found = self.found.get(value)
         return found if isinstance(found, ir.Value) else None
 
     def of(self, node: Node) -> list[ir.Value]:
-        """Return the ONNX values of a captured node's results."""
+        """List the ONNX values of a captured node's results."""
         return [onnx for output in node.outputs if (onnx := self.onnx(output)) is not None]
 
     def onnx_values(self) -> set[ir.Value]:
-        """All ONNX values that are counterparts."""
+        """Return all ONNX values that are counterparts."""
         return {each for each in self.found.values() if isinstance(each, ir.Value)}
 
 
@@ -58,9 +55,9 @@ def as_captured(value: Value, result: Any) -> Any:
 
 
 def as_onnx(value: ir.Value, result: Any) -> Any:
-    """Return a captured result in the ONNX value's form.
+    """Convert a captured result to the ONNX value's form.
 
-    A number as a tensor of its dtype and rank.
+    A number becomes a tensor of the value's dtype and rank.
     """
     if not isinstance(result, (bool, int, float)) or value.dtype is None:
         return result

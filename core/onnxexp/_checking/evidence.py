@@ -1,6 +1,6 @@
-"""Gather what shows a fault.
+"""Gather the evidence of a fault.
 
-The nodes of both graphs, their inputs, and both results.
+The evidence is the nodes of both graphs, their inputs, and both results.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Evidence:
 
     Attributes:
         nodes: The captured nodes, in order.
-        inputs: What they read, as ONNX has it.
+        inputs: The values that they read, as computed by ONNX.
         outputs: The captured values that are compared.
         model: The ONNX nodes as a model.
         feeds: Its inputs, by name.
@@ -47,16 +47,16 @@ def gather(
     open_run: Callable[[], SlicedRun],
     around: Mapping[Value, Any],
 ) -> Evidence:
-    """Take the values at the border of a fault, and torch's results inside it.
+    """Collect the values at the border of a fault, and torch's results inside it.
 
     Args:
         nodes: The captured nodes, the one at fault last.
         counterparts: The ONNX values of the captured ones.
-        known: What the nodes read, as ONNX has it.
+        known: The values that the nodes read, as computed by ONNX.
         open_run: Begins a run of the ONNX graph, for values at the border that the nodes do not read.
         around: The values of the captured graph's inputs and of everything around it.
 
-    Raises KeyError where a value cannot be had, and CannotRun.
+    Raises KeyError where a value is missing, and CannotRun where torch cannot run a node.
     """
     outputs = [output for output in nodes[-1].outputs if counterparts.onnx(output) is not None]
     wanted = [counterparts.found[output] for output in outputs]
@@ -77,7 +77,7 @@ def border(
     known: Mapping[Value, Any],
     open_run: Callable[[], SlicedRun],
 ) -> tuple[list[ir.Node], dict[ir.Value, Any]]:
-    """Return the ONNX nodes of captured ones, in order, and their given inputs."""
+    """List captured nodes' ONNX nodes in order, and the values that they start from."""
     own = {counterparts.onnx(output) for each in nodes for output in each.outputs}
     onnx_nodes, start = boundary(wanted, counterparts.onnx_values() - own)
     given = {
@@ -92,13 +92,13 @@ def border(
 
 
 def region_inputs(nodes: Sequence[Node]) -> list[Value]:
-    """Return what captured nodes read from others."""
+    """List the values that captured nodes read from others."""
     made = {output for each in nodes for output in each.outputs}
     return list(dict.fromkeys(value for each in nodes for value in _reads(each) if value not in made))
 
 
 def _reads(node: Node) -> list[Value]:
-    """Return the values that a node and its blocks read from outside."""
+    """List the values that a node and its blocks read from outside."""
     inside = {output for block in node.blocks for each in block.walk() for output in each.outputs}
     inside |= {value for block in node.blocks for value in (*block.inputs, *block.params)}
     read = [value for block in node.blocks for each in block.walk() for value in each.inputs()]

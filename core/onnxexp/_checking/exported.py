@@ -1,4 +1,4 @@
-"""What the checks need of a program."""
+"""The attributes of a program that the checks use."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ class Exported(Protocol):
 
 
 def opener(backend: str, prepare: Prepare) -> OpenSession:
-    """Return the function that loads a model into a backend. Raises OptionError."""
+    """Return the function that loads a model into a backend.
+
+    Raises OptionError for an unknown backend.
+    """
     if backend == "onnxruntime":
         return lambda model: Session(model, prepare)
     if backend == "reference":

@@ -1,4 +1,4 @@
-"""Find what is to blame for a node's fault: a symbolic, a pass, or the runtime."""
+"""Find the origin of a node's fault: a symbolic, a pass, or the runtime."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _MOST = 20
 
 
 def find_origin(compared: Any, reports: list[NodeReport], *, rebuild: bool) -> tuple[Origin | None, list[NodeReport]]:
-    """Find what is to blame for the first fault, and the exact nodes.
+    """Find the origin of the first fault, and the exact nodes.
 
-    The captured graph is lowered again, without passes: there every captured node has a value of its own, those of
-    decompositions too. The nodes of a fault run there on the inputs that they had. A fault that is there is the symbolic's, or
-    the runtime's where ONNX's reference evaluator does not have it. Any other fault is of a pass, which is found by bisection.
+    The captured graph is lowered again, without passes: there every captured node has a value of its own, those of decompositions
+    too. The nodes of a fault run there on the inputs that they had. A fault that is there is the symbolic's, or the runtime's
+    where ONNX's reference evaluator does not have it. Any other fault is of a pass, which is found by bisection.
 
     Args:
         compared: The comparison, a `NodeComparison`.
@@ -52,11 +52,9 @@ def find_origin(compared: Any, reports: list[NodeReport], *, rebuild: bool) -> t
 
 
 def _exact(compared: Any, fault: NodeReport, model: ir.Model, record: LoweringRecord) -> NodeReport | None:
-    """Find the first node of a fault that is wrong in another model of the graph.
+    """Find the first node of a fault that is wrong in another model of the same graph.
 
-    None where none is.
-
-    A fault that cannot be run there is returned as it is.
+    Returns None if all nodes are right, and the fault itself if it cannot be run there.
     """
     assert fault.evidence is not None
     try:
@@ -67,7 +65,7 @@ def _exact(compared: Any, fault: NodeReport, model: ir.Model, record: LoweringRe
 
 
 def _reports(compared: Any, evidence: Evidence, model: ir.Model, record: LoweringRecord) -> list[NodeReport]:
-    """Compare the nodes of a fault in another model, on the inputs that they had."""
+    """Compare the nodes of a fault in another model, on the inputs of the first model."""
     other = dataclasses.replace(compared, model=model, record=record)
     names = {node.outputs[0].name for node in evidence.nodes if node.outputs}
     nodes = [
@@ -86,7 +84,7 @@ def _reports(compared: Any, evidence: Evidence, model: ir.Model, record: Lowerin
 
 
 def _pass(compared: Any, fault: NodeReport) -> Origin:
-    """Return the first pass after which the fault is there."""
+    """Find the first pass after which the fault is there."""
     names = compared.record.passes
     low, high = 0, len(names)  # right after `low` passes, wrong after `high`
     while high - low > 1:
@@ -101,7 +99,7 @@ def _pass(compared: Any, fault: NodeReport) -> Origin:
 def _symbolic_or_runtime(settings: Settings, fault: NodeReport) -> Origin:
     """Run the ONNX nodes of a fault in the reference evaluator.
 
-    The file is right where it agrees with torch.
+    The runtime is at fault where the evaluator agrees with torch, else the symbolic.
     """
     try:
         evidence = fault.evidence() if fault.evidence is not None else None

@@ -15,7 +15,7 @@ __all__ = ["flattened"]
 def flattened(record: LoweringRecord) -> LoweringRecord:
     """Return the record with the nodes of decompositions in its graph.
 
-    They come before the node that was decomposed, as parts of it.
+    The new nodes come before the node that was decomposed, as parts of it.
     """
     flat = _Flattened(record)
     graph = record.graph

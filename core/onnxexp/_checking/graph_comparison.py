@@ -25,9 +25,9 @@ __all__ = ["GraphComparison", "Settings"]
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How to compare.
+    """The settings of a comparison.
 
-    The backend, the tolerances, and the bytes of results and weights that are compared at once.
+    The settings include the backend, the tolerances, and the bytes of results and weights that are compared at once.
     """
 
     open_session: OpenSession
@@ -50,7 +50,7 @@ class GraphComparison:
         graph: The captured graph.
         counterparts: The ONNX values of the captured ones.
         open_run: Begins a run of the ONNX graph for this call.
-        settings: How to compare.
+        settings: The settings of the comparison.
         inputs: The values of the captured graph's inputs and of everything around it, by ONNX.
         describe: Makes the report of a node.
         descend: Compares the blocks of a node at fault; returns the reports of their nodes.
@@ -102,7 +102,10 @@ class GraphComparison:
         return _bytes([self.graph.params[value] for value in values])
 
     def _in_torch(self, node: Node) -> tuple[list[Any] | None, str]:
-        """Run a node on torch's own results; None and the reason where torch cannot."""
+        """Run a node on torch's own results.
+
+        Returns None and the reason where torch cannot run it.
+        """
         try:
             results = self._torch.node(node, self._reference)
         except (CannotRun, KeyError) as error:
@@ -157,13 +160,13 @@ class GraphComparison:
         return self._inside(made, node, values) if status == "fault" else made
 
     def _alone(self, name: str, expected: Any, actual: Any) -> Comparison:
-        """Compare a result of the node alone; most are equal."""
+        """Compare a result of the node alone, which is usually equal."""
         if _same(expected, actual):
             return Comparison(name, type_name(expected), type_name(actual))
         return self.settings.compare(name, expected, actual)
 
     def _inside(self, made: NodeReport, node: Node, values: Mapping[ir.Value, Any]) -> NodeReport:
-        """Complete the report of a fault: its ONNX nodes, and the nodes in its blocks."""
+        """Complete the report of a fault with its ONNX nodes and the nodes in its blocks."""
         outputs = self.counterparts.of(node)
         nodes, _ = boundary(outputs, self.counterparts.onnx_values() - set(outputs))
         texts = tuple(f"{each.op_type} ({each.name})" for each in reversed(nodes))
@@ -179,7 +182,10 @@ class GraphComparison:
         return dataclasses.replace(made, onnx_nodes=texts, inside=tuple(inside), evidence=evidence)
 
     def _expected(self, node: Node, results: list[Any] | None) -> tuple[list[Any] | None, str]:
-        """Torch's results on ONNX's inputs of a node."""
+        """Compute torch's results on ONNX's inputs of a node.
+
+        Returns None and the reason where torch cannot compute them.
+        """
         if results is not None and all(value in self._equal for value in self._reads(node)):
             return results, ""
         try:
@@ -188,7 +194,7 @@ class GraphComparison:
             return None, str(error) if isinstance(error, CannotRun) else "a node before it has no value"
 
     def _actual(self, output: Value, values: Mapping[ir.Value, Any]) -> Any:
-        """ONNX's result of a captured value; `_NONE` where the ONNX graph has none."""
+        """Return ONNX's result of a captured value, or `_NONE` if the ONNX graph lacks it."""
         counterpart = self.counterparts.found.get(output)
         if isinstance(counterpart, ir.Value):
             if counterpart in values:
@@ -198,7 +204,7 @@ class GraphComparison:
         return _NONE if counterpart is None else as_captured(output, counterpart)
 
     def known(self) -> Mapping[Value, Any]:
-        """All values that are still needed, by ONNX."""
+        """Return all values, computed by ONNX, that are still needed."""
         return self._seen
 
     def _known(self, output: Any, env: Mapping[Value, Any]) -> Any:
@@ -253,7 +259,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _flow(values: Sequence[ir.Value]) -> ir.Node | None:
-    """Return the If, Loop or Scan that makes these values, through the casts after it."""
+    """Find the If, Loop or Scan that makes these values, through the casts after it."""
     stack = list(values)
     while stack:
         node = stack.pop().producer()

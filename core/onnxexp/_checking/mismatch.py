@@ -38,7 +38,7 @@ class NodeComparison:
         record: The captured graph, with the counterparts of its values in this model.
         feeds: The values of the model's inputs, by name.
         inputs: The values of the captured graph's inputs.
-        settings: How to compare.
+        settings: The settings of the comparison.
     """
 
     model: ir.Model
@@ -53,12 +53,12 @@ class NodeComparison:
         self.onnx_outputs: list[Any] = []
 
     def sliced_run(self) -> SlicedRun:
-        """Create a new run of the model from its inputs."""
+        """Begin a new run of the model from its inputs."""
         given = {value: self.feeds[name] for value in self.model.graph.inputs if (name := value.name or "") in self.feeds}
         return SlicedRun(self.model, self.model.graph, given, self.settings.open_session)
 
     def reports(self) -> list[NodeReport]:
-        """Compare every node; keep the outputs of both graphs."""
+        """Compare every node, and keep the outputs of both graphs."""
         main = GraphComparison(
             self.record.graph, self.counterparts, self.sliced_run, self.settings, self.inputs, self.describe, compare_blocks
         )
@@ -138,7 +138,7 @@ def _whole(
 ) -> tuple[VerificationReport | None, str, str]:
     """Compare the outputs of the model as a whole with the original's.
 
-    Explain differences that no node has.
+    The two texts explain differences that no node has: a fault of the capture, and one of the runtime.
     """
     settings, names = compared.settings, [value.name or "" for value in compared.model.graph.outputs]
     tolerances = {"rtol": settings.rtol, "atol": settings.atol, "tolerances": settings.tolerances}
@@ -173,7 +173,7 @@ def _first_problem(report: VerificationReport) -> str:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Leave out the warnings that the export has given already."""
+    """Hide warnings inside the `with`, since the export has given them already."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -1,4 +1,4 @@
-"""The result of `find_mismatch`: every captured node beside its ONNX values."""
+"""The result of `find_mismatch`, with every captured node beside its ONNX values."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class NodeReport:
         plugin: The plugin that lowered it, "decomposed" or "core".
         symbolic: The full name of the symbolic.
         merged: The names of the nodes before it that its result covers.
-        onnx_nodes: The ONNX nodes of a fault, as ``Mul name``.
-        note: Why it is unchecked, or which iteration of a loop it is.
+        onnx_nodes: The ONNX nodes of a fault, as ``Mul (name)``.
+        note: The reason why it is unchecked, or the iteration of the loop.
         inside: The nodes of its blocks, where it is at fault.
         evidence: Gathers the smallest part of both graphs that shows the fault.
         values: For each result torch's own, torch's on ONNX's inputs, and ONNX's; kept on demand only.
@@ -69,10 +69,7 @@ class NodeReport:
         return self.node.where.scope
 
     def innermost(self) -> NodeReport:
-        """Return the first fault inside, as deep as there is one.
-
-        The node itself where there is none.
-        """
+        """Return the innermost fault inside, or the node itself."""
         inner = next((each for each in self.inside if each.status == "fault"), None)
         return self if inner is None else inner.innermost()
 
@@ -90,11 +87,11 @@ class NodeReport:
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """What is to blame for a fault.
+    """The origin of a fault.
 
     Attributes:
         kind: "symbolic", "pass", "runtime" (ONNX Runtime differs from the specification) or "unknown".
-        what: In words.
+        what: The origin in words.
     """
 
     kind: Literal["symbolic", "pass", "runtime", "unknown"]
@@ -108,9 +105,9 @@ class MismatchReport:
     Attributes:
         nodes: The nodes of the captured graph, in order.
         outputs: The program's outputs beside the original's; None without an original.
-        origin: What is to blame for the first fault; None without one.
-        capture: How the captured graph differs from the original; "" where it does not.
-        runtime: How the whole file's outputs differ from those of its nodes one by one; "" where they do not.
+        origin: The origin of the first fault, or None.
+        capture: The difference of the captured graph from the original, or "".
+        runtime: The difference of the whole file's outputs from those of its nodes one by one, or "".
         chunk_bytes: The limit of results and weights that were compared at once.
         seconds: The time that it took.
     """
@@ -130,45 +127,48 @@ class MismatchReport:
 
     @property
     def faults(self) -> list[NodeReport]:
-        """The nodes at fault, in order: each is wrong by itself, whatever came before it."""
+        """The nodes at fault, in order.
+
+        Each of them is wrong by itself, not because of a node before it.
+        """
         return [each for each in self.nodes if each.status == "fault"]
 
     @property
     def first(self) -> NodeReport | None:
-        """The first node at fault; the innermost one of a block or decomposition."""
+        """The first node at fault, the innermost one of a block or decomposition."""
         return self.faults[0].innermost() if self.faults else None
 
     @property
     def worst(self) -> NodeReport | None:
-        """The node with the largest absolute error; None where all are equal."""
+        """The node with the largest absolute error, or None where all are equal."""
         measured = [each for each in self.nodes if each.total is not None and each.total.max_abs > 0]
         return max(measured, key=lambda each: each.total.max_abs if each.total else 0.0, default=None)
 
     def growth(self) -> list[tuple[str, float, float]]:
-        """Return the errors along the graph, node by node.
+        """List the errors along the graph, node by node.
 
         Each entry has a name, the largest absolute error of both graphs from their start, and that of the node alone.
         """
         return [(each.name, each.total.max_abs, each.local.max_abs if each.local else 0.0) for each in self.nodes if each.total]
 
     def by_module(self) -> dict[str, tuple[int, float, float]]:
-        """Return the errors by module.
+        """Group the errors by module.
 
         Each entry has the number of nodes, the largest absolute error of a node alone, and the error of the last node.
         """
         return self._grouped(lambda each: each.scope)
 
     def by_operator(self) -> dict[str, tuple[int, float, float]]:
-        """Return the errors by operator, as `by_module` has them."""
+        """Group the errors by operator, in entries like those of `by_module`."""
         return self._grouped(lambda each: each.op)
 
     def export_repro(self, folder: str | os.PathLike[str], fault: NodeReport | None = None) -> Path:
         """Write a fault as a script that runs by itself.
 
-        It has the ONNX nodes and the torch call, with their inputs and results.
+        The script has the ONNX nodes and the torch call, with their inputs and results.
 
         Args:
-            folder: Where to write ``repro.py``, ``model.onnx`` and ``data.pt``; made where it does not exist.
+            folder: The folder for ``repro.py``, ``model.onnx`` and ``data.pt``; made where it does not exist.
             fault: One of `faults` or of the nodes inside; the first where None.
 
         Returns the script's path.

@@ -1,4 +1,4 @@
-"""What changed between two exports, module by module."""
+"""The changes between two exports, module by module."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ModuleDiff:
 
 @dataclasses.dataclass(frozen=True)
 class ModelDiff:
-    """What changed between two models.
+    """The changes between two models.
 
     Attributes:
         header: Changes of opsets, inputs, outputs, plugins and restrictions.
@@ -50,9 +50,9 @@ class ModelDiff:
 
 
 def diff_models(one: ir.Model, other: ir.Model) -> ModelDiff:
-    """Compare two models.
+    """Compare two models by the texts of their nodes.
 
-    The names of values and nodes make no difference, their order in a module does.
+    The names of values and nodes make no difference, but the order of nodes in a module does.
     """
     before, after = _by_module(one), _by_module(other)
     modules = []
@@ -86,7 +86,7 @@ def _lines(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
 
 
 def _nameless(text: str) -> str:
-    """Return a node without the names of values and its source line."""
+    """Strip the names of values and the source line from a node's text."""
     return _VALUE.sub("%", re.sub(r"  # .*", "", text))
 
 

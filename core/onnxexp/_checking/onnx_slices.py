@@ -1,4 +1,4 @@
-"""Run an ONNX graph in slices: all its values, in bounded memory."""
+"""Run an ONNX graph in slices, to get all its values in bounded memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["OpenSession", "Runner", "SlicedRun", "boundary", "free_values", "sli
 
 
 class Runner(Protocol):
-    """A loaded model: ONNX Runtime's or the reference evaluator's."""
+    """A loaded model, in ONNX Runtime or the reference evaluator."""
 
     def run(self, feeds: Mapping[str, Any]) -> list[Any]: ...
 
@@ -25,7 +25,7 @@ OpenSession: TypeAlias = Callable[[ir.Model], Runner]
 
 
 def free_values(node: ir.Node) -> list[ir.Value]:
-    """Return the values that a node and its subgraphs read from outside."""
+    """List the values that a node and its subgraphs read from outside."""
     found = [value for value in node.inputs if value is not None]
     for graph in _subgraphs(node):
         own = {*graph.inputs, *graph.initializers.values(), *(output for inner in graph for output in inner.outputs)}
@@ -35,9 +35,9 @@ def free_values(node: ir.Node) -> list[ir.Value]:
 
 
 def boundary(outputs: Iterable[ir.Value], stop: Collection[ir.Value]) -> tuple[list[ir.Node], list[ir.Value]]:
-    """Return the nodes that compute these values from those in `stop`, in no order.
+    """Find the nodes that compute these values from those in `stop`, in no order.
 
-    Returns the values that they start from, too.
+    Returns the nodes and the values that they start from.
     """
     nodes: dict[ir.Node, None] = {}
     start: dict[ir.Value, None] = {}
@@ -61,7 +61,7 @@ def slice_model(
 ) -> ir.Model:
     """Make a model of some nodes.
 
-    The values in `given` are its inputs, with the types of these tensors.
+    The model's inputs are the values in `given` that the nodes read, with the types of these tensors.
     """
     made = {output for node in nodes for output in node.outputs}
     read = dict.fromkeys(value for node in nodes for value in free_values(node) if value not in made)
@@ -83,7 +83,7 @@ def slice_model(
 class SlicedRun:
     """The values of one graph for one call.
 
-    Each node runs once, when a value that depends on it is first wanted.
+    Each node runs once, at the first request for a value that depends on it.
 
     Args:
         model: The model of the graph, for its functions and opsets.
@@ -103,7 +103,7 @@ class SlicedRun:
         self._done: set[ir.Node] = set()
 
     def values(self, wanted: Iterable[ir.Value]) -> dict[ir.Value, Any]:
-        """Return the values that this graph computes or was given; others are left out.
+        """Return the requested values that this graph computes or was given.
 
         Raises OnnxExporterError where the backend cannot run a slice.
         """
@@ -117,7 +117,7 @@ class SlicedRun:
         return found
 
     def _missing(self, targets: Iterable[ir.Value]) -> list[ir.Node]:
-        """Return the nodes to run, in the graph's order."""
+        """List the nodes to run, in the graph's order."""
         nodes: set[ir.Node] = set()
         stack = list(targets)
         while stack:
@@ -147,7 +147,10 @@ class SlicedRun:
 
 
 def _readable(value: ir.Value) -> bool:
-    """Whether a run can return a value: torch has no 4-bit integers and no strings."""
+    """Return whether a run can return a value.
+
+    torch has no 4-bit integers and no strings.
+    """
     if not isinstance(value.type, ir.TensorType):
         return True
     try:

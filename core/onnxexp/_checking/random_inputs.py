@@ -1,4 +1,4 @@
-"""Random inputs like an example's: of the same structure, dtypes and ranges."""
+"""Random inputs with the structure, dtypes and ranges of an example."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ _FEW = 16
 def random_like(args: Sequence[Any], kwargs: Mapping[str, Any], seed: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Replace the tensors of a call by random ones.
 
-    A tensor that occurs twice stays one.
-
-    Floats are normal numbers with the example's mean and deviation, integers lie between its least and greatest. Tensors with a
-    few different numbers (masks, labels) get these numbers again.
+    A tensor that occurs twice is replaced by one tensor. Floats are normal numbers with the example's mean and deviation,
+    integers lie between its least and greatest. Tensors with a few different numbers (masks, labels) get these numbers again.
     """
     generator = torch.Generator().manual_seed(seed)
     made: dict[int, Any] = {}

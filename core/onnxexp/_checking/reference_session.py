@@ -1,6 +1,6 @@
 """Run a model in ONNX's reference evaluator.
 
-Slow, and independent of ONNX Runtime.
+The evaluator is slow, and independent of ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["ReferenceSession", "to_torch"]
 class ReferenceSession:
     """A model in the reference evaluator.
 
-    Raises OnnxExporterError where it has no such operator.
+    Raises OnnxExporterError where the evaluator does not take the model.
     """
 
     def __init__(self, model: ir.Model) -> None:
@@ -36,9 +36,9 @@ class ReferenceSession:
             ) from error
 
     def run(self, feeds: Mapping[str, Any]) -> list[Any]:
-        """Run the model on tensors and numbers by input; return its outputs in order.
+        """Run the model on tensors and numbers by input, and return its outputs in order.
 
-        Raises OnnxExporterError.
+        Raises OnnxExporterError where the evaluator fails.
         """
         try:
             results = self._evaluator.run(None, {name: _to_numpy(feed) for name, feed in feeds.items()})
@@ -58,9 +58,9 @@ def _to_numpy(feed: Any) -> Any:
 
 
 def to_torch(result: Any) -> Any:
-    """Convert a numpy array to a tensor, and a list to a list of tensors.
+    """Convert a numpy array, also of ml_dtypes, to a tensor.
 
-    None as it is.
+    A list becomes a list of tensors, and None stays None.
     """
     if result is None or isinstance(result, list):
         return None if result is None else [to_torch(element) for element in result]

@@ -56,9 +56,9 @@ def _comment(value: Value) -> str:
 
 
 def _calls(evidence: Evidence, names: dict[Value, str]) -> str | None:
-    """Return the torch calls, a line for each node.
+    """Write the torch calls, a line for each node.
 
-    The result is None where torch has no function for one.
+    Returns None if torch has no function for a node, or if a node has blocks.
     """
     lines = []
     for node in evidence.nodes:
@@ -78,7 +78,7 @@ def _calls(evidence: Evidence, names: dict[Value, str]) -> str | None:
 
 
 def _arguments(node: Node, function: Any, names: Mapping[Value, str]) -> list[str]:
-    """Every argument of a call that differs from the schema's default."""
+    """Write every argument of a call that differs from the schema's default."""
     written: list[str] = []
     for formal, arg in zip(function._schema.arguments, node.args, strict=True):
         if formal.has_default_value() and not _values(arg) and arg == formal.default_value:

@@ -17,17 +17,20 @@ Env = Mapping[Value, Any]
 
 
 class CannotRun(Exception):
-    """torch cannot run a node; the message says why."""
+    """torch cannot run a node, for the reason in the message."""
 
 
 class Interpreter:
-    """Run captured nodes, one by one or a whole graph with its blocks.
+    """An interpreter of captured nodes, one by one or a whole graph with its blocks.
 
-    Results are contiguous, as ONNX's are, which know no strides.
+    Results are contiguous, since ONNX's tensors have no strides.
     """
 
     def node(self, node: Node, env: Env) -> list[Any]:
-        """Return one result for each output of a node. Raises CannotRun."""
+        """Return one result for each output of a node.
+
+        Raises CannotRun where torch cannot run the node.
+        """
         args = [replace_values(arg, env.__getitem__) for arg in node.args]
         try:
             with torch.no_grad():
@@ -41,7 +44,10 @@ class Interpreter:
         return [one.contiguous() if isinstance(one, torch.Tensor) and not one.is_sparse else one for one in results]
 
     def graph(self, graph: Graph, env: Env) -> list[Any]:
-        """Run a graph whose inputs are in `env`; return its outputs. Raises CannotRun."""
+        """Run a graph whose inputs are in `env`, and return its outputs.
+
+        Raises CannotRun where torch cannot run a node.
+        """
         inner = {**env, **graph.params}
         for node in graph.nodes:
             inner.update(zip(node.outputs, self.node(node, inner), strict=True))
@@ -99,7 +105,10 @@ def _call(node: Node, args: Sequence[Any]) -> list[Any]:
 
 
 def is_random(node: Node) -> bool:
-    """Whether a node draws random numbers; dropout does in training mode only."""
+    """Return whether a node draws random numbers.
+
+    Dropout draws them in training mode only.
+    """
     if node.blocks:
         return any(is_random(inner) for block in node.blocks for inner in block.walk())
     function = overload(node.op)

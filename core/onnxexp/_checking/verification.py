@@ -1,7 +1,4 @@
-"""Compare a program with its original.
-
-On given inputs, on random ones, at other sizes, in two backends.
-"""
+"""Compare a program with its original on given, random or resized inputs."""
 
 from __future__ import annotations
 
@@ -29,7 +26,8 @@ __all__ = ["InputCase", "cases_of", "verify"]
 class InputCase(NamedTuple):
     """Inputs to compare on.
 
-    In words ("" for those that were given), and whether the original may refuse them.
+    `text` has the inputs in words, or "" for the example and for the inputs of the call. With `optional`, the original may refuse
+    them.
     """
 
     text: str
@@ -39,9 +37,9 @@ class InputCase(NamedTuple):
 
 
 def cases_of(program: Exported, inputs: Any, seed: int = 0) -> Iterator[InputCase]:
-    """Yield the inputs on which `ONNXProgram.verify` compares.
+    """Yield the inputs of `ONNXProgram.verify` for its argument `inputs`.
 
-    Raises OptionError.
+    Raises OptionError for other values of the argument.
     """
     args, kwargs = program.example
     if inputs == "random":

@@ -48,7 +48,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _suggestion(message: str, parser: argparse.ArgumentParser) -> str:
-    """Return the nearest known option or choice, as " (did you mean ...?)"."""
+    """Suggest the nearest known option or choice, as " (did you mean ...?)"."""
     option = re.match(r"unrecognized arguments: (--[\w-]+)", message)
     if option is not None:
         return nearest(option[1], sorted(_options(parser)))
@@ -65,9 +65,9 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line (the process's own if `argv` is None).
+    """Run a command line, the process's own if `argv` is None.
 
-    Return the exit status.
+    Returns the exit status.
     """
     words = sys.argv[1:] if argv is None else list(argv)
     open_closed_streams()
@@ -105,7 +105,7 @@ def _fail(output: Output, error: BaseException, text: str, words: Sequence[str])
 
 
 def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, Any]:
-    """Parse a command line; return the arguments and the module of the command.
+    """Parse a command line, and return the arguments and the module of the command.
 
     No other command's module is imported, except that the list of commands needs the summaries of the plugins' commands.
     """

@@ -26,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Print which plugin lowers each operator; return 1 if an export would fail."""
+    """Print which plugin lowers each operator, and return 1 if an export would fail."""
     with Progress() as progress:
         prepared = prepare(options, progress)
         from onnxexp._check import check

@@ -12,7 +12,10 @@ __all__ = ["UsageError", "add_common", "add_selection", "add_target", "dynamic_s
 
 
 class UsageError(Exception):
-    """The command line is malformed; `usage` is the command's usage text."""
+    """The command line is malformed.
+
+    `usage` is the command's usage text.
+    """
 
     def __init__(self, message: str, usage: str) -> None:
         super().__init__(message)
@@ -22,7 +25,7 @@ class UsageError(Exception):
 def add_common(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of every command.
 
-    Without the flag, a subcommand keeps its parent's value.
+    Without such a flag, a subcommand keeps its parent's value.
     """
     parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON document and nothing else")
     parser.add_argument(
@@ -75,7 +78,7 @@ def add_target(parser: argparse.ArgumentParser, *, dynamic: bool = True) -> None
 
 
 def names(values: Sequence[str] | None) -> list[str] | None:
-    """Split repeated, comma-separated arguments into one list; None stays None."""
+    """Split repeated, comma-separated arguments into one list, or keep None."""
     if values is None:
         return None
     return [part.strip() for value in values for part in value.split(",") if part.strip()]

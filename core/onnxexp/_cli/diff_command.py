@@ -1,4 +1,4 @@
-"""The command `onnxexp diff`: what changed between two exports, by module."""
+"""The command `onnxexp diff`: show the changes between two exports, by module."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Print the differences. Return 1 if there are any."""
+    """Print the differences, and return 1 if there are any."""
     with Progress() as progress:
         progress.stage("loading the files")
         from onnxexp._checking.model_diff import diff_models

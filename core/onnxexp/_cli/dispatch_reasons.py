@@ -25,7 +25,7 @@ class Claim:
 def claims(dispatcher: Dispatcher, op: str, opset: int) -> list[Claim]:
     """List an operator's symbolics in calling order, those of other opsets last.
 
-    None is chosen where plugins conflict.
+    No symbolic is chosen where plugins conflict.
     """
     candidates, conflict, found = dispatcher.serving(op, opset), dispatcher.conflict(op), list[Claim]()
     for number, each in enumerate(candidates):

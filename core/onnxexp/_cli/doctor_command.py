@@ -24,7 +24,10 @@ __all__ = ["arguments", "run"]
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """A result of the check; a "problem" prevents exports, a "note" does not."""
+    """A result of the check.
+
+    A "problem" prevents exports, a "note" does not.
+    """
 
     kind: str
     text: str
@@ -36,7 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Print versions and findings; return 1 if one of them is a problem."""
+    """Print versions and findings, and return 1 if a finding is a problem."""
     del options
     with Progress() as progress:
         progress.stage("checking the installation")
@@ -82,7 +85,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 
 def _damaged() -> Iterator[Finding]:
-    """Find distributions whose metadata cannot be read; their plugins are not found."""
+    """Find distributions with unreadable metadata, whose plugins are not found."""
     for each in damaged():
         text = f"the metadata in {each.folder} cannot be read ({each.reason}), so plugins of it are not found; reinstall it"
         yield Finding("note", text)
@@ -219,7 +222,7 @@ def _newest_opset() -> int:
 
 
 def _opset_limit(last: int, ours: str, wanted: int, consequence: str) -> Iterator[Finding]:
-    """Compare the last opset of a package with the configured one and the wanted one."""
+    """Compare the last opset of a package with the configured and the required one."""
     try:
         target = config.load().opset
     except OnnxExporterError:  # listed among the plugins' findings

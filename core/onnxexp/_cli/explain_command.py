@@ -1,4 +1,4 @@
-"""The command `onnxexp explain`: from a node of a file back to the user's code."""
+"""The command `onnxexp explain`: trace a node of a file back to the user's code."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _nodes(model: ir.Model) -> Iterator[ir.Node]:
 def _find(nodes: Any, name: str, file: Path) -> ir.Node:
     """Find a node by its name, by a result's name, or by the end of its name.
 
-    Raises OptionError.
+    Raises OptionError where no node or several nodes have the name.
     """
     wanted = name.removeprefix("%")
     for node in nodes:

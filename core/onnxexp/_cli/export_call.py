@@ -33,7 +33,7 @@ _FLAGS = {
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-    """A model, its example's positional arguments, other arguments of `export`."""
+    """A model, its example's positional arguments, and other arguments of `export`."""
 
     model: Any
     args: Any
@@ -80,9 +80,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def prepare(options: argparse.Namespace, progress: Progress) -> Prepared:
     """Load the plugins, then the target.
 
-    The command line overrides the arguments from a factory.
-
-    The order matters: a target may put the working directory on `sys.path`, and no plugin may come from there.
+    The command line overrides the arguments from a factory. The order matters: a target may put the working directory on
+    `sys.path`, and no plugin may come from there.
     """
     progress.stage("loading torch and the plugins")
     from onnxexp._cli.model_target import load_target
@@ -121,7 +120,7 @@ def prepare(options: argparse.Namespace, progress: Progress) -> Prepared:
 
 @contextlib.contextmanager
 def flags_in_messages(options: argparse.Namespace) -> Iterator[None]:
-    """Let an error on an argument of `export` name the flag that the user wrote."""
+    """Name the user's flag, inside the `with`, in an error on an argument of `export`."""
     try:
         yield
     except OptionError as error:

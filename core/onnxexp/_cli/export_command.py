@@ -53,7 +53,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, output: Output) -> int:
     """Export and write a model, verify it on demand, and print a summary.
 
-    Return 1 if the verification finds differences.
+    Returns 1 if the verification finds differences.
     """
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught, Progress() as progress:
@@ -89,11 +89,11 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 
 class _Verdict(NamedTuple):
-    """What a verification found.
+    """The result of a verification.
 
     Attributes:
         difference: None without a verification, "" if all outputs agree.
-        agreement: What was compared, if all outputs agree.
+        agreement: The comparisons in words, if all outputs agree.
     """
 
     difference: str | None = None
@@ -149,7 +149,7 @@ def _export(options: argparse.Namespace, progress: Progress) -> tuple[ONNXProgra
 def _report_problems(prepared: Prepared, error: LoweringError, path: Path) -> None:
     """Write a report on a model with operators that cannot be lowered.
 
-    It shows an export that keeps them.
+    The report shows an export that keeps these operators.
     """
     from onnxexp._pipeline import export
 

@@ -43,7 +43,9 @@ __all__ = ["Comparer"]
 
 
 class Comparer:
-    """An ONNX file in ONNX Runtime. Call `against` to set the model, then `compare`.
+    """An ONNX file in ONNX Runtime, to compare with a model.
+
+    Call `against` to set the model, then `compare`.
 
     Raises:
         OptionError: The file is missing or is not an ONNX model.
@@ -64,7 +66,7 @@ class Comparer:
         The model may define operators of the file.
 
         Raises:
-            OptionError: Its example does not match the file's inputs, or its weights do not fit.
+            OptionError: The model's example does not match the file's inputs, or its weights do not fit.
             OnnxExporterError: ONNX Runtime refuses the file.
         """
         self._session = Session(self._model, functools.partial(prepare_session, self._plugins, None))
@@ -115,9 +117,10 @@ class Comparer:
         return compare(expected, signature.unflatten(results, flat), names, rtol=rtol, atol=atol)
 
     def differing_weights(self) -> list[str]:
-        """Return the names of parameters and buffers whose values are not the file's.
+        """Name the parameters and buffers with other values than in the file.
 
-        An export may change the order of the values, or write a weight in another dtype or size: that is no difference.
+        An export may change the order of the values, or write a weight in another dtype or size. Such weights do not count as
+        different.
         """
         own = dict(self._eager.state_dict(keep_vars=True))
         shared = {name: value.const_value for name, value in self._model.graph.initializers.items() if name in own}
@@ -128,9 +131,9 @@ class Comparer:
         ]
 
     def find_mismatch(self, **tolerances: Any) -> MismatchReport:
-        """Compare node by node: with the values of the same names of an export made now.
+        """Compare node by node with an export made now, whose values have the same names.
 
-        Raises OptionError where the file's values have other names, and what `onnxexp.export` raises.
+        Raises OptionError where the file's values have other names, and the exceptions of `onnxexp.export`.
         """
         names = list(self._inputs)
         axes = {
@@ -165,9 +168,9 @@ class Comparer:
         return [InputSlot(name, index) for name, index in zip(self._inputs, tensors, strict=True)]
 
     def _match_outputs(self, leaves: list[Leaf]) -> list[OutputSlot]:
-        """Map each leaf of the model's result to an output of the file.
+        """Map each leaf of the model's result to an output of the file, or to a constant.
 
-        Other leaves are constants.
+        Raises VerificationError where the numbers of results and outputs do not fit.
         """
         names, free = set(self._outputs), list(range(len(self._outputs)))
         values = [leaf for leaf in leaves if isinstance(leaf.value, (torch.Tensor, bool, int, float))]
@@ -194,7 +197,7 @@ class Comparer:
 
 
 def _other_values(own: ir.TensorProtocol, written: ir.TensorProtocol) -> bool:
-    """Whether a weight has other values than the file's, in whichever order."""
+    """Return whether a weight has other values than the file's, in whichever order."""
     if own.dtype != written.dtype or own.size != written.size:
         return False
     width = min(max(int(own.dtype.itemsize), 1), 8)

@@ -1,4 +1,4 @@
-"""Installed versions, requirements of distributions, tested combinations."""
+"""Installed versions, requirements of distributions, and tested combinations."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PACKAGES = ("torch", "onnx", "onnx-ir", "onnxruntime", "onnxscript", "pluggy")
 class Requirement:
     """A requirement in a distribution's metadata (``torch``, ``>=2.11``).
 
-    `extra` is set if only that extra needs it.
+    `extra` is set if only that extra needs the package.
     """
 
     package: str
@@ -42,14 +42,14 @@ class Requirement:
     extra: str = ""
 
     def met_by(self, present: str) -> bool:
-        """Check a version, pre-releases included: nightly builds are installed on purpose."""
+        """Check a version, also a pre-release such as a nightly build."""
         return self.versions.contains(present, prereleases=True)
 
 
 def installed(package: str) -> str:
-    """Return a distribution's version, "" if it is not installed.
+    """Return a distribution's version, or "" if it is not installed.
 
-    For ``python``, returns the interpreter's version.
+    For ``python``, the version of the interpreter is returned.
     """
     if package == "python":
         return platform.python_version()
@@ -62,7 +62,7 @@ def installed(package: str) -> str:
 def requirements(name: str) -> list[Requirement]:
     """Read a distribution's requirements for this platform.
 
-    Returns an empty list if it is not installed.
+    Returns an empty list if the distribution is not installed.
 
     Raises:
         packaging.requirements.InvalidRequirement, packaging.specifiers.InvalidSpecifier: The metadata is malformed.

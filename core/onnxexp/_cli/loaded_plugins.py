@@ -12,7 +12,10 @@ __all__ = ["load_all"]
 
 
 def load_all(config: Config) -> list[tuple[PluginStatus, Plugin | PluginError | None]]:
-    """Load all installed plugins; the error where that fails, None if off or refused."""
+    """Load all installed plugins.
+
+    A plugin that fails is paired with its error, one that is off or refused with None.
+    """
     return [(state, _loaded_or_error(state) if state.state == "on" else None) for state in states(config)]
 
 

@@ -50,7 +50,7 @@ class Target:
 def load_target(text: str, inputs: Sequence[str] = (), *, trusted: bool = False) -> Target:
     """Load a target.
 
-    Load the plugins first: a module in the working directory puts that folder on `sys.path`.
+    The caller loads the plugins first, since a module in the working directory puts that folder on `sys.path`.
 
     Args:
         text: ``package.module:name``, ``path/file.py:name``, ``path/file.pt2``, or ``path/file.pt``, a TorchScript file.
@@ -129,7 +129,7 @@ def _example(dtype: torch.dtype, sizes: Sequence[int]) -> torch.Tensor:
 
 
 def _locate(text: str) -> tuple[ModuleType, str]:
-    """Import the target's module; return it with the name in it."""
+    """Import the target's module, and return it with the name in it."""
     place, colon, name = text.rpartition(":")
     if not colon or not place or not name:
         raise OptionError(f"{text!r} is neither MODULE:FACTORY nor FILE.py:FACTORY nor FILE.pt2 nor FILE.pt")
@@ -213,7 +213,7 @@ def _check_callable(factory: Any, text: str) -> None:
 def _read(value: Any, text: str) -> Target:
     """Parse a factory's result, see `load_target`.
 
-    It is a model, ``(model, args)``, ``(model, args, kwargs)`` or a dict of the arguments of `export`.
+    The result is a model, ``(model, args)``, ``(model, args, kwargs)`` or a dict of the arguments of `export`.
     """
     if isinstance(value, Mapping):
         options = dict(value)

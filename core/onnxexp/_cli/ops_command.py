@@ -24,7 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, output: Output) -> int:
     """List the operators that are lowered at the opset, without those in conflict.
 
-    Return 1 if none matches the pattern.
+    Returns 1 if no operator matches the pattern.
     """
     with Progress() as progress:
         progress.stage("loading torch and the plugins")
@@ -54,6 +54,6 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 
 def _fits(op: str, pattern: str) -> bool:
-    """Whether a name contains the pattern, or matches its wildcards."""
+    """Return whether a name contains the pattern, or matches its wildcards."""
     wild = any(mark in pattern for mark in "*?[")
     return fnmatch.fnmatchcase(op, pattern if "::" in pattern else f"*::{pattern}") if wild else pattern in op

@@ -1,8 +1,8 @@
-"""Commands of plugins: entry points of the group ``onnxexp.commands``.
+"""Commands of plugins, from entry points of the group ``onnxexp.commands``.
 
 The entry point's name is the command, its value a module with `SUMMARY` (a literal, one line as in `onnxexp --help`),
-`arguments(parser)` and `run(options, output) -> int`, the exit status. Such a module is imported only when its command runs: the
-list of commands reads the summaries from the source.
+`arguments(parser)` and `run(options, output) -> int`, which returns the exit status. Such a module is imported only when its
+command runs: the list of commands reads the summaries from the source.
 
 An entry point of the group ``onnxexp.targets`` is such a module too. Its name is a scheme, and its command takes the place of
 ``onnxexp export`` for targets of that scheme: ``onnxexp export hf:FOLDER``.
@@ -33,7 +33,7 @@ TARGETS = "onnxexp.targets"
 
 
 def export_command(words: Sequence[str]) -> Any:
-    """Return the module for a target with a scheme; None for the built-in command.
+    """Return the module for a target with a scheme, or None for the built-in command.
 
     `words` are the arguments of ``onnxexp export``. Raises PluginLoadError where the module is off, refused or does not load.
     """
@@ -46,8 +46,8 @@ def find(chosen: str, *, taken: Container[str], summaries: bool) -> tuple[Any, d
     """Find the commands that the configuration leaves on.
 
     Args:
-        chosen: The command to load; "" if there is none.
-        taken: The names of built-in commands. Nothing replaces these.
+        chosen: The command to load, or "".
+        taken: The names of built-in commands, which no plugin replaces.
         summaries: Whether the summaries of the other commands are needed too; else they are "".
 
     Returns:
@@ -79,7 +79,7 @@ def find(chosen: str, *, taken: Container[str], summaries: bool) -> tuple[Any, d
 def problems(taken: Container[str]) -> list[str]:
     """Describe the commands of plugins that do not work, without those that are off.
 
-    Raises OnnxExporterError as `find` does.
+    Raises OnnxExporterError where the configuration cannot be read.
     """
     found = []
     for each in _installed() if discover(GROUP) else ():
@@ -96,10 +96,9 @@ def problems(taken: Container[str]) -> list[str]:
 def _installed(group: str = GROUP) -> list[PluginStatus]:
     """List the commands of plugins.
 
-    A command is off or refused where all plugins of its distribution are, where `allow` does not have its distribution, or where
-    two distributions have a command of its name.
-
-    Raises OnnxExporterError where the configuration cannot be read, or a configured plugin is missing.
+    A command is off or refused where all plugins of its distribution are, where `allow` does not list its distribution, or where
+    two distributions have a command of its name. Raises OnnxExporterError where the configuration cannot be read, or a configured
+    plugin is missing.
     """
     settings = config.load()
     plugins = states(settings)
@@ -108,7 +107,7 @@ def _installed(group: str = GROUP) -> list[PluginStatus]:
 
 
 def _with_owner(command: PluginStatus, plugins: list[PluginStatus]) -> PluginStatus:
-    """Return a command's status, which is that of the plugins of its distribution."""
+    """Give a command the status of its distribution's plugins if none of them is on."""
     distribution = canonicalize_name(command.found.distribution)
     owners = [each for each in plugins if canonicalize_name(each.found.distribution) == distribution]
     if not owners or any(each.state == "on" for each in owners):
@@ -120,7 +119,7 @@ def _with_owner(command: PluginStatus, plugins: list[PluginStatus]) -> PluginSta
 def _loaded(command: PluginStatus) -> Any:
     """Import a command's module.
 
-    Raises PluginLoadError.
+    Raises PluginLoadError where the command is off or refused, or where the module does not load or lacks a part.
     """
     found = command.found
     which = f"the command {found.name!r} of {found.origin}"

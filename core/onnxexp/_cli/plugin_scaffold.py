@@ -45,7 +45,7 @@ _RESERVED = {
 
 
 def create(name: str, directory: str | os.PathLike[str]) -> list[Path]:
-    """Write a pack: operator, symbolics, tests, metadata, README, licence, CI.
+    """Write a pack with operator, symbolics, tests, metadata, README, licence and CI.
 
     Args:
         name: The distribution's and the plugin's name (``my-pack``); the package and the namespace of its operators are
@@ -69,7 +69,7 @@ def create(name: str, directory: str | os.PathLike[str]) -> list[Path]:
 def write_new(root: Path, texts: dict[Path, str], what: str) -> None:
     """Write new files below a folder, all or none.
 
-    Raises OptionError where one exists already, OSError where the disk fails.
+    Raises OptionError where a file exists already, and OSError where the disk fails.
     """
     for folder in [root, *root.parents]:
         if folder.exists() and not folder.is_dir():
@@ -81,9 +81,9 @@ def write_new(root: Path, texts: dict[Path, str], what: str) -> None:
 
 
 def _names(name: str) -> tuple[str, str]:
-    """Return the distribution's normalized name, and the package's.
+    """Return the normalized name of the distribution, and the name of the package.
 
-    Raise OptionError if one is invalid or taken.
+    Raises OptionError if a name is invalid or taken.
     """
     if not _NAME.fullmatch(name):
         raise OptionError(
@@ -116,7 +116,7 @@ def _templates() -> Iterator[tuple[str, str]]:
 
 
 def _write(texts: dict[Path, str]) -> None:
-    """Write all files or none: if one fails, remove the others."""
+    """Write all files or none, and remove the others if one fails."""
     created: list[Path] = []
     try:
         for path, text in texts.items():

@@ -1,6 +1,6 @@
 """The command `onnxexp plugins`: list plugins from metadata alone.
 
-`plugins why OP` explains an operator.
+The action `plugins why OP` explains an operator.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 
 def _lock(found: list[PluginStatus], output: Output) -> int:
-    """Print `allow`'s entries as TOML; return 1 if a distribution has no RECORD."""
+    """Print `allow`'s entries as TOML, and return 1 if a distribution has no RECORD."""
     on = {state.found.distribution: state.found for state in found if state.state == "on"}
     hashes = {name: record_hash(plugin) for name, plugin in on.items()}
     entries = [f"{name}@{digest}" if digest else name for name, digest in hashes.items()]
@@ -104,7 +104,7 @@ def _loaded(options: argparse.Namespace, output: Output) -> int:
 
 
 def _contents(plugin: Plugin | PluginError | None) -> dict[str, Any]:
-    """Describe a loaded plugin; None stands for one that is off or refused."""
+    """Describe a loaded or broken plugin, or with None one that is off or refused."""
     nothing: dict[str, Any] = {"hooks": [], "operators": 0, "override": False}
     if plugin is None:
         return nothing

@@ -12,8 +12,8 @@
 
 Therefore the file is checked first, with torch's own reader: names may contain harmless characters only, sizes must be
 arithmetic, and operator arguments must be operators. Pickles load with ``weights_only``, enforced by torch's environment
-variable. Anything not known to be harmless is refused. Targets of nodes need no check here: torch's own verifier refuses
-functions that are no operators.
+variable. The check refuses everything that is not certainly harmless. Targets of nodes need no check here: torch's own verifier
+refuses functions that are no operators.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def load_archive(path: Path, *, trusted: bool = False) -> ExportedProgram:
 
 
 def _of_an_older_torch(path: Path) -> bool:
-    """Whether a file has the format of torch up to 2.7: a zip archive of pickles."""
+    """Return whether a file is a zip archive of pickles, as in torch up to 2.7."""
     try:
         with ZipFile(path) as archive:
             return "serialized_exported_program.json" in archive.namelist()
@@ -131,7 +131,10 @@ def _refused(path: Path, reason: str) -> OptionError:
 
 @contextlib.contextmanager
 def _weights_only() -> Iterator[None]:
-    """Restrict `torch.load` to tensors and plain containers, in torch's calls too."""
+    """Restrict `torch.load` inside the `with` to tensors and plain containers.
+
+    The restriction also covers torch's own calls.
+    """
     before = {name: os.environ.pop(name, None) for name in (_WEIGHTS_ONLY, _FORCED_PICKLE)}
     os.environ[_WEIGHTS_ONLY] = "1"
     try:
@@ -144,7 +147,7 @@ def _weights_only() -> Iterator[None]:
 
 
 def _check(path: str) -> None:
-    """Check a file; raise _Suspicious for anything not known to be harmless."""
+    """Check a file, and raise _Suspicious for anything not known to be harmless."""
     _check_sizes(path)
     with PT2ArchiveReader(path) as reader:
         names = reader.get_file_names()
@@ -161,7 +164,7 @@ def _check(path: str) -> None:
 def _check_sizes(path: str) -> None:
     """Check that the records of an archive are together no larger than the file.
 
-    torch stores them without compression, and a compressed one may be a thousand times as large as the file.
+    torch stores records without compression, and a compressed one may be a thousand times as large as the file.
     """
     with ZipFile(path) as archive:
         records = archive.infolist()
@@ -180,7 +183,7 @@ def _check_constants(config: Any) -> None:
 
 
 def _check_values(value: Any, key: str) -> None:
-    """Check every text in a model's JSON; `key` is the key of the value."""
+    """Check every text in a value of a model's JSON, by the value's key."""
     if key in _FREE_KEYS:
         return
     if isinstance(value, dict):
@@ -230,7 +233,7 @@ def _check_size(text: str) -> None:
 
 
 def _check_powers(node: ast.AST, power: int) -> None:
-    """Check that exponents and precisions are small: sympy computes 9 ** 9 ** 9."""
+    """Check that exponents and precisions are small, since sympy computes 9 ** 9 ** 9."""
     exponent = None
     precise = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Float" and len(node.args) > 1
     if precise or (isinstance(node, ast.keyword) and len(ast.unparse(node.value)) > _LONGEST_KEYWORD):

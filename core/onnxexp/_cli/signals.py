@@ -16,7 +16,7 @@ _SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(s
 
 
 class Terminated(KeyboardInterrupt):
-    """Another process ends this one; what cleans up after Ctrl-C cleans up here, too.
+    """Another process ends this one, which cleans up as after Ctrl-C.
 
     Attributes:
         status: The exit status.
@@ -29,10 +29,11 @@ class Terminated(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def signals_raised() -> Iterator[None]:
-    """Raise `Terminated` at the first SIGTERM or SIGHUP in the block.
+    """Raise `Terminated` at the first SIGTERM or SIGHUP inside the `with`.
 
-    Later ones are ignored. A signal that has a handler, or is ignored as under nohup, is left alone. So are all in another thread
-    than the main one, where Python sets no handlers. A child process that is forked in the block ends at the signal.
+    Later signals are ignored. A signal with a handler, or one that is ignored as under nohup, is left alone. All signals are left
+    alone in another thread than the main one, where Python sets no handlers. A child process that is forked inside the `with`
+    ends at the signal.
     """
     owner = os.getpid()
 

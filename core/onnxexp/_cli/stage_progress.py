@@ -13,7 +13,7 @@ _STEP = 50
 
 
 class Stages:
-    """Show the stages of one export.
+    """A plugin that shows the stages of one export.
 
     All hooks return None, so the exported file does not list this plugin.
     """

@@ -1,4 +1,4 @@
-"""Let a command run whose standard streams are closed or cannot be written."""
+"""Run a command whose standard streams are closed or cannot be written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["complain", "discard", "open_closed_streams"]
 def open_closed_streams() -> None:
     """Connect each closed standard stream to the null device.
 
-    Otherwise the next file that is opened gets the free descriptor, and what a library prints lands in that file.
+    Otherwise the next file that is opened gets the free descriptor, and the output of a library lands in that file.
     """
     while True:
         descriptor = os.open(os.devnull, os.O_RDWR)  # the lowest free one
@@ -27,7 +27,7 @@ def open_closed_streams() -> None:
 def discard(stream: TextIO) -> None:
     """Connect a stream that failed to the null device.
 
-    Otherwise it fails again at its next flush; Python flushes it once more at the end.
+    Otherwise the stream fails again at its next flush, and Python flushes it once more at the end.
     """
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
@@ -37,7 +37,7 @@ def discard(stream: TextIO) -> None:
 def complain(text: str) -> None:
     """Print a message to standard error.
 
-    If that cannot be written, the exit status alone has to do.
+    If the message cannot be written, the exit status remains.
     """
     try:
         print(text, file=sys.stderr, flush=True)

@@ -10,7 +10,7 @@ __all__ = ["limits"]
 def limits(symbolic: Symbolic) -> str:
     """Return an entry's limits, such as ``opset 13 to 17, float32``.
 
-    Without limits, returns "every opset".
+    An entry without limits gives "every opset".
     """
     parts = []
     if symbolic.since and symbolic.until is not None:

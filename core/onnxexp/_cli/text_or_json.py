@@ -30,7 +30,7 @@ _STYLES = {
 
 
 def readable(text: str, stream: TextIO) -> str:
-    """Replace what the stream's encoding lacks; escape what controls a terminal."""
+    """Replace characters that the encoding lacks or that control a terminal."""
     text = printable(text)
     encoding = stream.encoding or "ascii"
     try:
@@ -43,7 +43,7 @@ def readable(text: str, stream: TextIO) -> str:
 
 
 def styled(stream: TextIO) -> bool:
-    """Whether the stream is a terminal with colours."""
+    """Return whether the stream is a terminal with colours."""
     return stream.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
 
 
@@ -60,12 +60,12 @@ class Output:
         self._stream = sys.stdout if stream is None else stream
 
     def document(self, value: Any) -> None:
-        """Print the result as JSON; nothing without --json."""
+        """Print the result as JSON, if --json is given."""
         if self.as_json:
             self._write(json.dumps(value, indent=2, ensure_ascii=True, default=str))
 
     def line(self, text: str = "", style: str = "") -> None:
-        """Print one or more lines of text; nothing with --json."""
+        """Print one or more lines of text, unless --json is given."""
         if self.as_json:
             return
         if style and styled(self._stream):
@@ -123,7 +123,7 @@ class Output:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """With --json, redirect all other output, from C++ too, to standard error."""
+        """Redirect all other output, from C++ too, to standard error if --json is given."""
         if not self.as_json:
             yield
             return
@@ -181,7 +181,7 @@ class Progress:
         self._text = readable(text, sys.stderr)
 
     def __rich__(self) -> Text:
-        """Return the line beside the spinner, made anew for each of its frames."""
+        """Build the line beside the spinner for one of its frames."""
         from rich.text import Text
 
         return Text(f"{time.perf_counter() - self._started:.0f} s  {self._text}")

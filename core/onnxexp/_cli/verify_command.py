@@ -42,7 +42,7 @@ class _Run:
     Attributes:
         sizes: The sizes of dynamic axes, by name.
         report: The result, None if the results cannot be compared.
-        problem: Why they cannot be compared, else "".
+        problem: The reason why they cannot be compared, else "".
     """
 
     sizes: dict[str, int]
@@ -61,7 +61,7 @@ class _Run:
 def run(options: argparse.Namespace, output: Output) -> int:
     """Compare on the example inputs and at each of `--sizes`.
 
-    Return 1 if a result differs.
+    Returns 1 if a result differs.
     """
     size_sets = [_sizes(text) for text in options.sizes]
     with Progress() as progress:

@@ -1,7 +1,7 @@
 """Decompose single nodes with torch's own decompositions.
 
-Only nodes that no plugin claims are decomposed, until claimed operators are left: decomposing the whole program would also split
-operators that plugins lower whole.
+Only nodes that no plugin claims are decomposed, until claimed operators are left. A decomposition of the whole program would also
+split operators that plugins lower whole.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclasses.dataclass(eq=False)
 class Decomposer:
-    """Decompose nodes under the capture's fake mode; equal calls are decomposed once.
+    """The decomposition of nodes under the capture's fake mode, once for equal calls.
 
     Attributes:
         fake_mode: Returns the fake mode; called at the first decomposition that needs one.
@@ -96,7 +96,7 @@ class Decomposer:
 
 
 def _record(recorder: OpRecorder, op: OpOverload, function: Callable[..., Any], node: Node, tensors: list[Any]) -> Graph | None:
-    """Record a function's operators as a functional graph; None if it fails."""
+    """Record a function's operators as a functional graph, or return None if it fails."""
     graph = recorder.graph
     for tensor, value in zip(tensors, node.inputs(), strict=True):
         graph.inputs.append(Value(value.name, value.type))
@@ -124,9 +124,10 @@ def _sizes(type_: Type | None) -> tuple[Dim, ...]:
 
 @contextlib.contextmanager
 def _undo_specialisation(env: ShapeEnv | None, *, suspect: bool) -> Iterator[Callable[[], bool]]:
-    """Yield whether an input size was specialised inside; undo it at the end.
+    """Undo a specialisation of input sizes by the code inside the `with`.
 
-    `suspect` marks a node with unbacked output sizes: a guard on the example's sizes then counts as a specialisation too.
+    The yielded function returns whether an input size was specialised. `suspect` marks a node with unbacked output sizes: a guard
+    on the example's sizes then counts as a specialisation too.
     """
     if env is None:
         yield lambda: False
@@ -147,12 +148,12 @@ def _undo_specialisation(env: ShapeEnv | None, *, suspect: bool) -> Iterator[Cal
 
 
 def _fixes_size(guard: sympy.Basic) -> bool:
-    """Whether a guard fixes a size or its remainder."""
+    """Return whether a guard fixes a size or its remainder."""
     return (isinstance(guard, sympy.Eq) and any(side.is_number for side in guard.args)) or guard.has(Mod, PythonMod)
 
 
 def _keeps_symbolic_sizes(node: Node, graph: Graph) -> bool:
-    """Whether every symbolic output size of the node is symbolic in its decomposition."""
+    """Return whether every symbolic output size stays symbolic in the decomposition."""
     outputs = (output.type if isinstance(output, Value) else None for output in graph.outputs)
     pairs = zip(outputs, (value.type for value in node.outputs), strict=False)
     sizes = [pair for new, old in pairs for pair in zip(_sizes(new), _sizes(old), strict=False)]
@@ -175,7 +176,7 @@ def _decompositions(op: OpOverload) -> Iterator[Callable[..., Any]]:
 
 
 def _call(op: OpOverload, function: Callable[..., Any], args: list[Any], inputs: Iterator[Any]) -> Any:
-    """Call a function with an operator's arguments, `inputs` in place of the values."""
+    """Call a function with an operator's arguments, and `inputs` in place of values."""
     filled = replace_values(args, lambda _: next(inputs))
     named = {argument.name: arg for argument, arg in zip(op._schema.arguments, filled, strict=True)}
     positional = [named.pop(argument.name) for argument in op._schema.arguments if not argument.kwarg_only]

@@ -38,7 +38,7 @@ _METADATA_QUERIES = {
 
 
 class OpRecorder(TorchDispatchMode):
-    """Dispatch mode that records every operator in a graph.
+    """A dispatch mode that records every operator in a graph.
 
     Fake tensors are found by identity, so the recorder keeps a reference to each. A tensor with data becomes a constant of the
     graph.
@@ -96,7 +96,7 @@ class OpRecorder(TorchDispatchMode):
         return result
 
     def _append(self, op: str, args: list[Any], result: Any) -> None:
-        """Append the node of a call; a constant number needs none."""
+        """Append the node of a call, except for a constant number."""
         if isinstance(result, (bool, int, float)):
             return
         values = [] if result is None else pytree.tree_leaves(typed_value(self._new_name(op), result, self._dim_text))

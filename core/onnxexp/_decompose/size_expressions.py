@@ -1,4 +1,4 @@
-"""Turn symbolic sizes into graph values: a tensor's axis, or arithmetic on axes."""
+"""Turn symbolic sizes into graph values, a tensor's axis or arithmetic on axes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _INTEGER = {"aten::Int", "aten::ceil", "aten::floor"}
 class SizeExpressions:
     """The symbolic sizes of one graph.
 
-    The nodes of each are appended at its first use. `new_name` names the result of an operator.
+    The nodes of each size are appended at its first use. `new_name` names the result of an operator.
     """
 
     graph: Graph

@@ -30,10 +30,10 @@ __all__ = ["drop_dead", "functionalize"]
 def functionalize(graph: Graph) -> list[str]:
     """Rewrite a graph in place so that no node writes to its arguments.
 
-    Returns the names of the inputs and parameters that were written; their new values are lost. The new values have the types
-    of the written tensors; the new nodes have the `where` of the writing node.
+    Returns the names of the inputs and parameters that were written; their new values are lost. The new values have the types of
+    the written tensors; the new nodes have the `where` of the writing node.
 
-    Raises CaptureError, with the operator, its place and the cure, where the memory that is written cannot be followed.
+    Raises CaptureError, with the operator, its place and the cure, where the rewriting cannot follow the memory that is written.
     """
     fill_diagonals(graph)
     refuse_scatters_into_overlaps(graph)

@@ -1,8 +1,8 @@
-"""Alias analysis: which values of a graph may share memory.
+"""Find the values of a graph that may share memory.
 
-Values that may share memory form a class; only classes that some node writes to concern the rewriting, the rest of the
-graph stays untouched. Within a class, values that are certainly one and the same tensor object have one `origin`: the
-result of ``x.add_(1)`` is `x`.
+Values that may share memory form a class; only classes that some node writes to concern the rewriting, the rest of the graph
+stays untouched. Within a class, values that are certainly one and the same tensor object have one `origin`: the result of
+``x.add_(1)`` is `x`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Aliases:
     """The classes of values that may share memory.
 
     Attributes:
-        contiguity: Which values are contiguous.
+        contiguity: The values that are contiguous.
         overlapping: Pairs of parameters that share a part of their memory but are not the same.
     """
 
@@ -47,11 +47,11 @@ class Aliases:
         return _last(self._same, value)
 
     def written(self, value: Any) -> TypeGuard[Value]:
-        """Whether an argument is a tensor whose memory may be written somewhere."""
+        """Return whether an argument is a tensor whose memory may be written somewhere."""
         return is_tensor(value) and self.find(value) in self._classes
 
     def outer(self, node: Node) -> Iterator[Value]:
-        """Find the written tensors from outside that a node's blocks use, under any name."""
+        """Yield the written tensors from outside that a node's blocks use, under any name."""
         inner = list(Graph(nodes=[node]).walk())
         made = {value for each in inner for value in (*each.outputs, *chain(*(block.inputs for block in each.blocks)))}
         for value in chain.from_iterable(map(values_used, node.blocks)):
@@ -124,7 +124,7 @@ class Aliases:
                 self._identify(output, start)
 
     def _scan_other(self, node: Node) -> None:
-        """Join all inputs, outputs and values of the blocks: any may alias any other."""
+        """Join all inputs, outputs and values of the blocks, since all may be aliases."""
         reached = [*node.inputs(), *node.outputs]
         for block in node.blocks:
             self._scan(block)
@@ -133,7 +133,7 @@ class Aliases:
             self._join(value, reached[0])
 
     def _join_params(self, params: dict[Value, torch.Tensor]) -> None:
-        """Identify parameters with the same memory; note those that overlap in part."""
+        """Identify parameters with the same memory, and record those that overlap in part."""
         first: dict[int, Value] = {}
         for value, tensor in params.items():
             other = first.setdefault(tensor.untyped_storage()._cdata, value)

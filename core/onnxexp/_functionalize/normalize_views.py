@@ -1,6 +1,7 @@
 """Normalize view operators to the few kinds that `write_back` handles.
 
-``x[0]``, ``unbind`` and ``select`` of the same row are the same place, and so are ``narrow``, ``split`` and ``slice``.
+``x[0]``, ``unbind`` and ``select`` of the same row are the same place. So are equal pieces of ``narrow``, ``split`` and
+``slice``.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def _shape(call: ViewCall) -> Place:
 def _maybe_copy(call: ViewCall) -> Place:
     """Handle ``reshape``, a view if contiguous or if only sizes of 1 come or go.
 
-    Of another tensor, the strides decide.
+    The strides decide about other tensors.
     """
     before, after = call.ref.type.sizes, call.output.sizes
     ones = before is not None and after is not None and same_sizes([s for s in before if s != 1], [s for s in after if s != 1])
@@ -195,7 +196,7 @@ def _t(call: ViewCall) -> Place:
 
 
 def _last_two(call: ViewCall) -> Place:
-    """Handle ``mT`` and the like; ``mH`` only for real numbers."""
+    """Handle ``mT`` and the like, and ``mH`` for real numbers only."""
     if packet(call.node.op) in ("aten::mH", "aten::adjoint", "aten::matrix_H") and not _is_real(call):
         return Sharing.UNKNOWN
     sizes = call.ref.type.sizes
@@ -243,7 +244,7 @@ def _dropout(call: ViewCall) -> Place:
 
 
 def _einsum(call: ViewCall) -> Place:
-    """Handle ``einsum`` of one tensor: diagonals and a permutation, unless it sums."""
+    """Handle ``einsum`` of one tensor as diagonals and a permutation, unless it sums."""
     left, arrow, right = call.args[0].replace(" ", "").partition("->")
     if call.ref.type.sizes is None:
         return Sharing.UNKNOWN
@@ -266,7 +267,10 @@ def _einsum(call: ViewCall) -> Place:
 
 
 def _unfold(call: ViewCall) -> Place:
-    """Handle windows; those of one element are a slice, which can be written back."""
+    """Handle windows.
+
+    Windows of one element are a slice, which can be written back.
+    """
     dim, size, step = call.args[1:]
     if size != 1 or not call.ref.type.sizes or call.output.sizes is None:
         return _view(call)
@@ -283,7 +287,7 @@ def _view_dtype(call: ViewCall) -> Place:
 
 
 def _as_strided(call: ViewCall) -> Place:
-    """Handle a view by strides of a whole contiguous tensor; see `strided_views`."""
+    """Handle a view by strides of a whole contiguous tensor, see `strided_views`."""
     return _view(call) if call.ref.parent is None else Sharing.UNKNOWN
 
 

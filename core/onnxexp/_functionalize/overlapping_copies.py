@@ -38,7 +38,7 @@ def refuse_scatters_into_overlaps(graph: Graph) -> None:
 
 
 def _overlapping_view(value: Value, made: dict[Value, Node]) -> Node | None:
-    """Return the view that gives a value's elements the same memory, if any does."""
+    """Return the view, if any, in which several elements of a value share memory."""
     while (maker := made.get(value)) is not None:
         name, viewed = packet(maker.op), mutation_info(maker.op).viewed
         if name == "aten::as_strided" and not are_apart(*maker.args[1:3]):
@@ -52,5 +52,5 @@ def _overlapping_view(value: Value, made: dict[Value, Node]) -> Node | None:
 
 
 def _windows_are_apart(size: Any, step: Any) -> bool:
-    """Whether windows have no element in common."""
+    """Return whether windows have no element in common."""
     return isinstance(size, int) and isinstance(step, int) and size <= step

@@ -1,4 +1,4 @@
-"""Places in memory: whole tensors, and views of other places."""
+"""Places in memory, which are whole tensors or views of other places."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Ref", "View", "refuse"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """A view of a parent: an operator and its arguments after the first."""
+    """A view of a parent, as an operator and its arguments after the first."""
 
     op: str
     args: tuple[Any, ...]  # with tuples in place of lists

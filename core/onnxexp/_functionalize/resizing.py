@@ -19,7 +19,7 @@ __all__ = ["first_elements"]
 def first_elements(call: ViewCall, after: Type) -> Ref:
     """Return the place of a tensor after ``resize_`` or ``resize_as_``.
 
-    It is the first elements in memory. Raises CaptureError where these are not certain.
+    The place is the first elements in memory. Raises CaptureError where these are not certain.
     """
     before, dtype = call.ref.type.sizes, call.ref.type.dtype
     sizes = after.sizes if isinstance(after, TensorType) else None

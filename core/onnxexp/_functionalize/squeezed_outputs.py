@@ -10,9 +10,9 @@ __all__ = ["squeezed_shapes"]
 
 
 def squeezed_shapes(graph: Graph) -> dict[Any, tuple[Dim, ...]]:
-    """Return the shapes at other sizes than 1 of outputs without a rank.
+    """Map outputs without a rank to their shapes at sizes other than 1.
 
-    Such an output is the result of a `squeeze` of dynamic axes, by the output.
+    Such an output is the result of a `squeeze` of dynamic axes.
     """
     found: dict[Any, tuple[Dim, ...]] = {}
     unknown = {output for output in graph.outputs if isinstance(output, Value) and _has_no_rank(output)}

@@ -1,4 +1,4 @@
-"""Let ``as_strided`` read the tensor whose memory its argument views."""
+"""Make ``as_strided`` read the tensor whose memory its argument views."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _rebase(node: Node, made: dict[Value, Node], contiguous: set[Value]) -> None
 def _first_element(base: Any, views: list[tuple[Node, Value]], contiguous: set[Value]) -> tuple[Any, int | None]:
     """Return the tensor whose memory the last view has, and its first element there.
 
-    The element is -1 where it depends on sizes at run time, None where it is not certain which tensor that is.
+    The element is -1 where it depends on sizes at run time, and None where the tensor is not certain.
     """
     if not is_static(base.type.sizes) or any(len(view.inputs()) > 1 for view, _ in views):
         names = set[str]()

@@ -20,7 +20,7 @@ def _listed(arg: Any) -> Any:
 
 
 class _Writing:
-    """One step of a write back: `value` has been written to `ref`.
+    """One step of a write back, after `value` has been written to `ref`.
 
     `read` returns the current value of a place, `peek` any value with its size and dtype.
     """
@@ -50,7 +50,7 @@ class _Writing:
         return self.call("aten::permute", self.value, [dims.index(dim) for dim in range(len(dims))])
 
     def squeeze(self) -> Value:
-        """Undo ``squeeze.dim``, which did nothing unless the size was 1."""
+        """Undo ``squeeze.dim``, which has no effect unless the size is 1."""
         sizes, dim = self.parent.type.sizes, self.args[0]
         if sizes is None or not isinstance(sizes[dim], int) or len(sizes) == len(self.ref.type.sizes or ()):
             return self.reshape()
@@ -72,7 +72,7 @@ class _Writing:
         return value
 
     def part(self, *, imaginary: bool) -> Value:
-        """Undo ``real`` or ``imag``: the other part stays as it was."""
+        """Undo ``real`` or ``imag``, without a change of the other part."""
         other = self.emit.value(self.parent.name, self.ref.type)
         self.emit.call("aten::real" if imaginary else "aten::imag", [self.read(self.parent)], other, self.where)
         return self.call("aten::complex", *((other, self.value) if imaginary else (self.value, other)))
@@ -124,7 +124,7 @@ def make_view(emit: Emitter, parent: Value, ref: Ref) -> Value:
 
 
 def can_write(ref: Ref, uniform: bool) -> bool:
-    """Whether `write_back` handles the view of a place.
+    """Return whether `write_back` handles the view of a place.
 
     Only one number (`uniform`) can be written through an expanded view.
     """
@@ -135,7 +135,7 @@ def can_write(ref: Ref, uniform: bool) -> bool:
 
 
 def are_apart(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
-    """Whether all elements of a view by strides are certainly apart in memory."""
+    """Return whether all elements of a view by strides are certainly apart in memory."""
     if not all(isinstance(stride, int) for stride in strides):
         return False
     last: Any = 0  # the last element that the smaller strides reach; None where a size is not known
@@ -149,7 +149,7 @@ def are_apart(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
 
 
 def is_part(ref: Ref) -> bool:
-    """Whether a place is only a part of its parent."""
+    """Return whether a place is only a part of its parent."""
     return ref.view is not None and ref.view.op in _SCATTERS
 
 

@@ -66,7 +66,7 @@ def _output(state: GraphState, name: str, tensor: Tensor, earlier: Sequence[ir.V
 
 
 def _untie(state: GraphState) -> None:
-    """Store a weight once that is used as it is and transposed.
+    """Store a weight once that is used both as it is and transposed.
 
     The transposed use becomes a Transpose node.
     """
@@ -107,8 +107,8 @@ def _tensor(value: ir.Value) -> torch.Tensor:
 def _remove_unused(model: ir.Model) -> None:
     """Remove dead nodes, unused optional outputs and unused initializers, in place.
 
-    onnx-ir's pass does not detach the body of a dead If, Loop or Scan, so that the values which the body reads stay in use.
-    Here the bodies are detached, and the pass runs again.
+    onnx-ir's pass does not detach the body of a dead If, Loop or Scan, so that the values which the body reads stay in use. This
+    function detaches the bodies, and runs the pass again.
     """
     graphs = [model.graph, *(function.graph for function in model.functions.values())]
     nested = [node for graph in graphs for node in graph.all_nodes() if _bodies(node)]

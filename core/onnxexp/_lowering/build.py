@@ -1,6 +1,6 @@
 """Lower one captured program.
 
-For the export, and again to find the pass that changed a value.
+An export lowers it once, and the search for the pass that changed a value lowers it again.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ __all__ = ["Build"]
 
 @dataclasses.dataclass(eq=False)
 class Build:
-    """What lowering needs.
+    """The objects that a lowering needs.
 
-    The captured program, the names of inputs and outputs, the plugins, the options, the passes.
+    The objects are the captured program, the names of inputs and outputs, the example call, the plugins, the options and the
+    passes.
     """
 
     captured: CapturedProgram
@@ -53,9 +54,7 @@ class Build:
     def lower(self) -> tuple[Lowering, dict[str, torch.Tensor], list[Any]]:
         """Lower the captured graph.
 
-        Return the weights that only the caller has, and the results.
-
-        Raises what `Lowering.run` raises.
+        Returns the lowering, the weights that only the caller has, and the results. Raises the exceptions of `Lowering.run`.
         """
         graph = self.captured.graph
         decompose = self.captured.decompose or Decomposer(FakeTensorMode, {}, int)
@@ -67,7 +66,7 @@ class Build:
             graph.params.update(self._params)  # parameters that are inputs were taken out
 
     def record(self, lowering: Lowering) -> LoweringRecord:
-        """Keep what the comparison of both graphs needs."""
+        """Record the lowering for the comparison of both graphs."""
         return LoweringRecord(
             self.captured.graph, lowering.counterparts(), dict(lowering.lowered), lowering.symbolics, lowering.decompositions,
             self.passes.post_names, self.rebuilt,

@@ -13,7 +13,7 @@ __all__ = ["LOWERINGS"]
 
 
 def _if(lowering: Lowering, node: Node) -> list[Any]:
-    """Lower prim::If; a condition that is known at export gives its branch alone."""
+    """Lower prim::If, to one branch alone if the condition is known at export."""
     op, cond = lowering.builder, lowering.resolve(node.args[0])
     if op.is_static(cond):
         return lowering.block(node.blocks[0 if op.static(cond) else 1])

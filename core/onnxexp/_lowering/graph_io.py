@@ -1,4 +1,4 @@
-"""Inputs and outputs of the ONNX graph: names, values and signature."""
+"""Names, values and signature of the ONNX graph's inputs and outputs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class GraphIO:
     Attributes:
         inputs: The name of each input, by the index of its leaf among the arguments.
         outputs: The name of each output, by the index of its leaf in the result.
-        varying: The shapes of outputs whose rank depends on a call, at sizes other than 1, likewise.
+        varying: The shapes of outputs whose rank depends on a call, at sizes other than 1, by the index of the leaf.
     """
 
     inputs: dict[int, str]
@@ -112,8 +112,8 @@ def bind_inputs(
 def graph_outputs(io: GraphIO, results: Sequence[Any]) -> list[tuple[str, Any]]:
     """List the graph's outputs in order, by name.
 
-    onnx's checker refuses an output of unknown rank, so one whose rank depends on a call gets that of other sizes than 1.
-    ONNX Runtime returns the rank of the call, with a warning where it is another one.
+    onnx's checker refuses an output of unknown rank, so an output whose rank depends on a call gets the rank at sizes other than
+    1. ONNX Runtime returns the rank of the call, with a warning where it is another one.
     """
     listed = [(name, _real_output(results[index])) for index, name in io.outputs.items()]
     for (_, output), index in zip(listed, io.outputs, strict=True):
@@ -148,14 +148,14 @@ def _slot(captured: CapturedProgram, io: GraphIO, index: int, output: Any) -> Ou
 
 
 def _input(builder: Builder, name: str, type_: Type) -> Tensor:
-    """Make an input of the graph; a complex one takes pairs of real numbers."""
+    """Make an input of the graph, of pairs of real numbers for a complex one."""
     if not isinstance(type_, TensorType) or type_.dtype is None or not type_.dtype.is_complex or type_.sizes is None:
         return builder.input(name, type_)
     return ComplexTensor.view_as_complex(builder.input(name, TensorType(real_dtype(type_.dtype), (*type_.sizes, 2))))
 
 
 def _real_output(result: Any) -> Any:
-    """Return an output as ONNX has it: complex numbers become pairs of real ones."""
+    """Convert a complex output to pairs of real numbers, and keep other outputs."""
     if isinstance(result, ComplexTensor):
         return result.view_as_real()
     if isinstance(result, Tensor) and result.const is not None and result.const.is_complex():

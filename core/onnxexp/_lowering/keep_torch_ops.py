@@ -1,4 +1,4 @@
-"""Emit torch operators as they are: all, or those that no plugin lowers."""
+"""Emit torch operators as they are, all of them or those that no plugin lowers."""
 
 from __future__ import annotations
 
@@ -61,7 +61,10 @@ class OperatorExportTypes(enum.Enum):
 
 
 def export_type_of(given: Any, fallback: str | None) -> OperatorExportTypes:
-    """Read the arguments of `export`. Raises OptionError."""
+    """Read the export type from the arguments of `export`.
+
+    Raises OptionError for unknown and contradictory arguments.
+    """
     kind = enum_member(OperatorExportTypes, given, "operator_export_type")
     if fallback not in (None, "torch") or (fallback and kind is not OperatorExportTypes.ONNX):
         raise OptionError(
@@ -71,7 +74,7 @@ def export_type_of(given: Any, fallback: str | None) -> OperatorExportTypes:
 
 
 def warn_of_torch(kept: Sequence[Node], kind: OperatorExportTypes) -> dict[str, str]:
-    """Warn of operators that need torch in a run; return them as metadata."""
+    """Warn of operators that need torch in a run, and return them as metadata."""
     if not kept or kind is not OperatorExportTypes.ONNX_ATEN_FALLBACK:
         return {}
     lines = {f"{node.op} ({node.where})" if node.where.file else node.op: None for node in kept}
@@ -80,9 +83,9 @@ def warn_of_torch(kept: Sequence[Node], kind: OperatorExportTypes) -> dict[str, 
 
 
 def emit_torch_node(op: Builder, node: Node, args: Sequence[Any], how: OperatorExportTypes) -> list[Tensor]:
-    """Emit a call as one node: tensors are inputs, constants are attributes.
+    """Emit a call as one node, with tensors as inputs and constants as attributes.
 
-    The attribute `torch_arguments` rebuilds the call. It has a word for each argument of the schema: "input" for the next input,
+    The attribute `torch_arguments` describes the call. It has a word for each argument of the schema: "input" for the next input,
     "complex" for one of real pairs, "inputs:3" for a list of the next three, "none", or "=name" for an attribute. A complex
     result is one of real pairs.
     """

@@ -33,7 +33,7 @@ _SMALL = 4096
 
 
 class Lowering:
-    """The lowering of one export: `run` adds ONNX nodes to the builder.
+    """The lowering of one export, where `run` adds ONNX nodes to the builder.
 
     A node that no plugin claims is decomposed. One error at the end names all operators that cannot be lowered.
 
@@ -83,7 +83,7 @@ class Lowering:
         """Lower every node and return the graph's outputs.
 
         Raises:
-            UnsupportedOperators: No plugin lowers some operators and torch does not decompose them; lists all.
+            UnsupportedOperators: No plugin lowers some operators and torch does not decompose them; the error lists all.
             OpsetError: The target opset cannot express some operators; `first_opset` can express all.
             LoweringError: A symbolic cannot lower a call.
         """
@@ -199,9 +199,9 @@ class Lowering:
         return list(emit_torch_node(self.builder, node, [self.resolve(arg) for arg in node.args], self._export_type))
 
     def _empty(self, value: Value) -> Tensor | None:
-        """Return a tensor without elements; None if its other sizes are unknown.
+        """Return a tensor without elements, or None if its other sizes are unknown.
 
-        Operators and their kernels differ in how they treat empty tensors, so they do not compute this one.
+        Operators and their kernels differ in their treatment of empty tensors, so they do not compute this one.
         """
         assert isinstance(value.type, TensorType) and value.type.sizes is not None
         op, sizes = self.builder, [self.builder.size_of(size) for size in value.type.sizes]
@@ -221,7 +221,7 @@ class Lowering:
             self.lowered.append((node, by))
 
     def _decomposed(self, node: Node, graph: Graph, refusal: LoweringError | None) -> list[Any]:
-        """Lower the decomposition of a node; its problems become the node's."""
+        """Lower the decomposition of a node, whose problems become the node's."""
         before, export_type = len(self.problems), self._export_type
         self._export_type = OperatorExportTypes.ONNX  # rather the node is kept than parts of it
         for value, arg in zip(graph.inputs, node.inputs(), strict=True):
@@ -264,9 +264,9 @@ class Lowering:
                 raise LoweringError(f"{resolution.who} {mismatch}")
 
     def counterparts(self) -> dict[Value, Counterpart]:
-        """Return the name of each captured value's ONNX value.
+        """Name each captured value's ONNX value.
 
-        A small constant is a number or tensor.
+        A small constant is a number or tensor instead of a name.
         """
         found: dict[Value, Counterpart] = {}
         for value, bound in self._env.items():
@@ -284,7 +284,7 @@ class Lowering:
 
 
 def _is_empty(value: Value) -> bool:
-    """Whether a value is a tensor without elements for all sizes of the inputs."""
+    """Return whether a value is a tensor without elements for all sizes of the inputs."""
     type_ = value.type
     if not isinstance(type_, TensorType) or type_.sizes is None or type_.dtype is None or type_.dtype.is_complex:
         return False

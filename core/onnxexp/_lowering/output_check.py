@@ -1,4 +1,4 @@
-"""Compare a symbolic's output dtype and shape with what torch recorded."""
+"""Compare a symbolic's output dtype and shape with those that torch recorded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["output_mismatch"]
 
 
 def output_mismatch(value: Value, result: Any, *, shapes: bool = True, symbols: Set[Dim] = frozenset()) -> str:
-    """Describe a certain difference from the captured value, or ""; see `differ`."""
+    """Describe a certain difference from the captured value, or "", see `differ`."""
     if not isinstance(value.type, TensorType) or result is None:
         return ""
     sizes: Sequence[Dim] | None = ()

@@ -1,4 +1,4 @@
-"""Messages about operators that cannot be lowered: problem, place and cure."""
+"""Messages about operators that cannot be lowered, with problem, place and cure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Problem:
 
     Attributes:
         node: The node.
-        reason: Why it could not be lowered; "" where no plugin has a symbolic for it.
+        reason: The reason, or "" where no plugin has a symbolic for it.
         first_opset: The lowest opset that can express it.
         opset: Whether the target opset is the reason.
         skeleton: Whether a symbolic for the operator would be a cure.
@@ -45,14 +45,17 @@ def describe(node: Node, message: str, types: Sequence[str]) -> str:
 
 
 def no_plugins(graph: Graph, off: Sequence[PluginStatus]) -> LoweringError:
-    """Make the error for an export without plugins; it names the packages to install."""
+    """Make the error for an export without plugins, with the packages to install."""
     counts = Counter(node.op for node in graph.walk())
     message = f"no plugin is selected, so none of the {len(counts)} operators of this model can be lowered"
     return UnsupportedOperators("\n".join([message, *packs(counts, off)]), dict(counts))
 
 
 def unsupported(problems: Sequence[Problem], off: Sequence[PluginStatus] = ()) -> LoweringError:
-    """Make one error of all problems; `off` are the plugins that are not selected."""
+    """Make one error of all problems.
+
+    `off` are the plugins that are not selected.
+    """
     if len(problems) == 1 and problems[0].error is not None:
         return problems[0].error
     grouped: dict[tuple[str, str], list[Problem]] = {}

@@ -1,4 +1,7 @@
-"""Find the symbolic for a node: hooks first, then tables. Errors name the plugin."""
+"""Find the symbolic for a node, among hooks first and then tables.
+
+Errors have the name of the plugin.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ class Resolution(NamedTuple):
         results: The lowered values; None where no plugin lowers the node.
         plugin: The name of the plugin.
         who: The symbolic or hook that was used.
-        refusal: The reason why those before it declined.
+        refusal: The reason why the hooks and symbolics before it declined.
     """
 
     results: list[Any] | None
@@ -35,7 +38,7 @@ class Resolution(NamedTuple):
 
 
 class SymbolicResolver:
-    """Call the `lower_node` hooks, then the symbolics, until one does not decline."""
+    """A resolver that calls hooks, then symbolics, until one does not decline."""
 
     def __init__(self, builder: Builder, plugins: Plugins) -> None:
         self._builder, self._state = builder, state_of(builder)

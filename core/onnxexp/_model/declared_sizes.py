@@ -1,4 +1,4 @@
-"""The sizes that a model declares: numbers, symbols, expressions of symbols."""
+"""The sizes that a model declares as numbers, symbols or expressions of symbols."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def symbol_values(declared: Mapping[str, Sequence[str]], shapes: Mapping[str, Se
 
 
 def size_at(size: str, values: Mapping[str, int]) -> int | None:
-    """Evaluate a declared size; None where a symbol or a function is unknown.
+    """Evaluate a declared size, or return None for unknown symbols and functions.
 
     The text may come from a file of somebody else. It is read as an arithmetic expression and never run.
     """
@@ -46,7 +46,10 @@ def size_at(size: str, values: Mapping[str, int]) -> int | None:
 
 
 def _value(node: ast.expr) -> Fraction:
-    """Compute an expression of integers. Raises LookupError for anything else."""
+    """Compute an expression of integers.
+
+    Raises LookupError for anything else, and OverflowError for large numbers.
+    """
     if isinstance(node, ast.Constant) and type(node.value) is int:
         value = Fraction(node.value)
     elif isinstance(node, ast.UnaryOp):

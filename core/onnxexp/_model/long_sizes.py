@@ -19,9 +19,9 @@ _OPERATORS = frozenset("+*/(")
 
 
 def shorten_sizes(model: ir.Model) -> dict[str, str]:
-    """Name each long size by the first value and axis that have it: ``y_dim_2``.
+    """Name each long size by the first value and axis that have it, as ``y_dim_2``.
 
-    Outputs come first. Equal sizes keep one name. Changes the shapes in place; returns the metadata with the expressions.
+    Outputs come first. Equal sizes keep one name. Changes the shapes in place, and returns the metadata with the expressions.
     """
     values = list(_values(model.graph))
     texts = {size.value for value in values for size in value.shape or () if isinstance(size, ir.SymbolicDim)}
@@ -42,7 +42,7 @@ def shorten_sizes(model: ir.Model) -> dict[str, str]:
 
 
 def _is_long(text: str | None) -> TypeGuard[str]:
-    """Whether a size is a long expression; a user's name of any length stays."""
+    """Return whether a size is a long expression, not a user's name of any length."""
     return text is not None and len(text) > _LONGEST and not _OPERATORS.isdisjoint(text)
 
 

@@ -1,4 +1,4 @@
-"""What an export keeps of its lowering, to compare both graphs node by node."""
+"""The record of a lowering, for comparing both graphs node by node."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class LoweringRecord:
     Attributes:
         graph: The captured graph after the pre passes.
         counterparts: The counterpart of each captured value before the post passes, those in blocks and decompositions too.
-            Values that were folded away, and complex tensors, have none. A pass that changes what a value is must rename it.
+            Values that were folded away, and complex tensors, have none. A pass that changes a value's contents must rename it.
         plugins: The plugin that lowered each node of the captured graph, "decomposed" or "core".
         symbolics: The full name of the symbolic that lowered a node, also one of a decomposition.
         decompositions: The graphs of the nodes that were decomposed.

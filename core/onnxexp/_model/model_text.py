@@ -1,6 +1,6 @@
-"""Print an ONNX model: values, types, nodes, module scopes and source lines.
+"""Print an ONNX model with values, types, nodes, module scopes and source lines.
 
-ASCII only, so that it prints on every terminal.
+The text is ASCII only, so that it prints on every terminal.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def render(model: ir.Model) -> str:
 
 
 def initializers_text(graph: ir.Graph) -> str:
-    """Summarize the initializers: ``12 (1.5 MB): 10 float32, 2 int64``."""
+    """Summarize the initializers, such as ``12 (1.5 MB): 10 float32, 2 int64``."""
     tensors = [value.const_value for value in graph.initializers.values() if value.const_value is not None]
     if not tensors:
         return str(len(graph.initializers)) if graph.initializers else "none"
@@ -108,7 +108,7 @@ def _names(values: Sequence[ir.Value]) -> str:
 
 
 def _operand(value: ir.Value | None) -> str:
-    """Write an input of a node: constants by their contents, weights by name."""
+    """Write an input of a node, constants by their contents and weights by name."""
     if value is None:
         return "None"
     constant = value.const_value

@@ -15,7 +15,7 @@ PREFIX = "onnxexp."
 
 @dataclasses.dataclass(frozen=True)
 class NodeOrigin:
-    """Where a node comes from; each field may be "".
+    """The origin of a node, with fields that may be "".
 
     Attributes:
         op: The torch operator.
@@ -37,7 +37,7 @@ class NodeOrigin:
 
 
 def origin_of(node: ir.Node) -> NodeOrigin | None:
-    """Return the origin of a node; None where its file has none."""
+    """Read the origin of a node, or None if its file lacks it."""
     found = {name[len(PREFIX) :]: text for name, text in node.metadata_props.items() if name.startswith(PREFIX)}
     found["made_by"] = found.pop("pass", "")
     known = {field.name: found.get(field.name, "") for field in dataclasses.fields(NodeOrigin)}
@@ -46,7 +46,7 @@ def origin_of(node: ir.Node) -> NodeOrigin | None:
 
 @contextlib.contextmanager
 def without_origins(model: ir.Model) -> Iterator[None]:
-    """Take the origins out of all nodes of a model, and put them back at the end."""
+    """Remove the origins of all nodes of a model inside the `with`."""
     nodes = [*model.graph.all_nodes(), *(node for function in model.functions.values() for node in function.all_nodes())]
     kept = [(node, dict(node.metadata_props)) for node in nodes]
     try:

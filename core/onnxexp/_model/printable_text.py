@@ -1,4 +1,4 @@
-"""Escape what could end a line or control a terminal.
+"""Escape characters that end a line or control a terminal.
 
 The names in a model, a folder or a program file are any text. In a report, a page or a script they must not look like another
 part of it.
@@ -15,7 +15,7 @@ def one_line(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Escape the same, but for new lines and tabs."""
+    """Escape the characters of `one_line`, except new lines and tabs."""
     return text if text.isprintable() else _escaped(text, "\n\t")
 
 

@@ -18,7 +18,7 @@ def last_opset() -> int:
 
     Raises:
         ImportError: ONNX Runtime is not installed.
-        RuntimeError: It loads no model at all.
+        RuntimeError: ONNX Runtime loads no model at all.
     """
     import onnxruntime
 

@@ -18,7 +18,7 @@ __all__ = ["InputSlot", "OutputSlot", "Signature"]
 class InputSlot(NamedTuple):
     """An input of the graph and the index of its leaf in the flattened arguments.
 
-    `form` makes the tensor of a call dense, where the original takes one that ONNX lacks.
+    Where the original takes a tensor that ONNX lacks, `form` makes the tensor of a call dense.
     """
 
     name: str
@@ -30,11 +30,11 @@ class OutputSlot(NamedTuple):
     """The origin of one leaf of the original's result.
 
     Attributes:
-        output: The graph's output of this position, where it is one.
-        leaf: Else the input leaf that the original hands through.
+        output: The position of the graph's output, where the leaf is one.
+        leaf: Else the input leaf that the original returns unchanged.
         constant: Else this object, the same at every call (None, a number, a string).
         scalar: bool, int or float where the original returns a Python number and the graph a tensor.
-        paired: The original returns complex numbers and the graph pairs of real ones.
+        paired: Whether the original returns complex numbers and the graph pairs of real ones.
     """
 
     output: int | None = None
@@ -70,8 +70,8 @@ class Signature:
     def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """Flatten a call's arguments in the example's order.
 
-        Raises OnnxExporterError where the call does not fit the original's parameters, is built differently than the
-        example, has another value for a fixed leaf, or sizes outside of the program's restrictions.
+        Raises OnnxExporterError where the call does not fit the original's parameters, is built differently than the example, has
+        another value for a fixed leaf, or sizes outside of the program's restrictions.
         """
         args, kwargs = self._like_example(tuple(args), dict(kwargs))
         try:
@@ -100,7 +100,7 @@ class Signature:
         return pytree.tree_unflatten([_pick(slot, results, leaves) for slot in self.outputs], self.out_spec)
 
     def output_names(self, names: Sequence[str], results: Sequence[Any]) -> list[str]:
-        """Name each leaf of the result: by the graph's output, else by its index."""
+        """Name each leaf of the result, by the graph's output or else by its index."""
         found: list[str] = []
         for index, slot in enumerate(self.outputs):
             name, held = (names[slot.output], results[slot.output]) if slot.output is not None else (f"result {index}", None)
@@ -108,7 +108,7 @@ class Signature:
         return found
 
     def _like_example(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Rearrange a call: the example's positional arguments stay positional."""
+        """Rearrange a call, so that the example's positional arguments stay positional."""
         positional, named = self.in_spec.child(0).num_children, list(self.in_spec.child(1).context)
         if len(args) == positional and set(kwargs) == set(named):
             return args, kwargs
@@ -123,7 +123,7 @@ class Signature:
         return _rearranged(bound, positional, named)
 
     def _path(self, index: int) -> str:
-        """Write the path of a leaf in a call: ``args[0]['mask']``."""
+        """Write the path of a leaf in a call, such as ``args[0]['mask']``."""
         numbered = pytree.tree_unflatten(range(self.in_spec.num_leaves), self.in_spec)
         path, _ = pytree.tree_flatten_with_path(numbered)[0][index]
         root = "args" if path[0] == pytree.SequenceKey(0) else "kwargs"
@@ -131,7 +131,7 @@ class Signature:
 
 
 def _rearranged(bound: inspect.BoundArguments, positional: int, named: Sequence[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Rearrange bound arguments as in the example; others must have their defaults."""
+    """Rearrange bound arguments as in the example, and require defaults for others."""
     bound.apply_defaults()
     values: list[tuple[str, Any]] = []
     rest: dict[str, Any] = {}
@@ -170,7 +170,7 @@ def _pick(slot: OutputSlot, results: Sequence[Any], leaves: Sequence[Any]) -> An
 
 
 def _same(given: Any, fixed: Any) -> bool:
-    """Whether a constant is the exported one; for tensors, the same object."""
+    """Return whether a constant is the exported one, for a tensor the same object."""
     if given is fixed:
         return True
     if isinstance(given, torch.Tensor) or type(given) is not type(fixed):

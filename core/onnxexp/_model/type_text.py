@@ -13,12 +13,12 @@ __all__ = ["ascii_text", "bytes_text", "dtype_text", "place_of", "type_text"]
 
 
 def type_text(value: ir.Value) -> str:
-    """Write a type: ``float32[batch, 3]``, ``sequence(int64[...])``, ``?``."""
+    """Write a type, such as ``float32[batch, 3]``, ``sequence(int64[...])`` or ``?``."""
     return _type(value.type, value.shape)
 
 
 def place_of(node: ir.Node) -> str:
-    """Describe a node's origin: module, torch operator and the user's source line."""
+    """Describe a node's origin by module, torch operator and the user's source line."""
     known = [node.metadata_props.get(f"onnxexp.{key}", "") for key in ("scope", "op", "source")]
     origin = ", ".join(part for part in known if part)
     return f"{node.name or 'a node'} ({node.op_type})" + (f", from {origin}" if origin else "")

@@ -1,4 +1,4 @@
-"""Check the contract of a pass: inputs, outputs and opset stay.
+"""Check the contract of a pass, which keeps inputs, outputs and opset.
 
 The contract is checked after each pass, the whole graph after the passes of other projects, and in debug mode.
 """
@@ -35,7 +35,7 @@ def _fixed_sizes(value: ir.Value) -> tuple[int | None, ...] | None:
 
 
 def changed(before: Contract, subject: Graph | ir.Model) -> str:
-    """Describe how a pass broke the contract; "" if it did not."""
+    """Describe how a pass broke the contract, or return "" if it did not."""
     try:
         after = contract(subject)
     except Exception as error:  # noqa: BLE001 – a pass may leave anything where the graph was
@@ -45,7 +45,7 @@ def changed(before: Contract, subject: Graph | ir.Model) -> str:
 
 
 def check_model(model: ir.Model) -> str:
-    """Run onnx's checker without the weights; return its message, or ""."""
+    """Run onnx's checker without the weights, and return its message or ""."""
     try:
         for function in model.functions.values():
             made = {*function.inputs, *(value for node in function for value in node.outputs)}

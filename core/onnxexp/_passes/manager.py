@@ -1,4 +1,4 @@
-"""Run the passes of one export: order, skip, time and check them."""
+"""Order, skip, run, time and check the passes of one export."""
 
 from __future__ import annotations
 
@@ -73,13 +73,16 @@ class Passes:
         return [each.id for each in self._post if not self._skipped(each)]
 
     def pre(self, graph: Graph) -> None:
-        """Run the plugins' passes on the captured graph. Raises PassError."""
+        """Run the plugins' passes on the captured graph.
+
+        Raises PassError where a pass fails or breaks the graph.
+        """
         self._run(self._pre, graph, check_graph)
 
     def post(self, model: ir.Model, count: int | None = None) -> None:
-        """Run the passes on the finished model; all, or the first so many.
+        """Run all passes, or the first `count` of them, on the finished model.
 
-        Raises PassError.
+        Raises PassError where a pass fails or breaks the model.
         """
         self._run([each for each in self._post if not self._skipped(each)][:count], model, contract.check_model)
         self._plugin_data.clear()  # it may hold Tensors, and these the builder and the weights
@@ -118,7 +121,7 @@ class Passes:
 def _sign(model: ir.Model, made_by: str) -> None:
     """Write a pass's name into the nodes that it made.
 
-    All others have metadata already.
+    All other nodes have metadata already.
     """
     for node in model.graph.all_nodes():
         if not node.metadata_props:
@@ -133,7 +136,7 @@ def _misused(result: Any, subject: Any) -> str:
 
 
 def _collected(plugins: Plugins, hook: str, context: ExportContext) -> list[_Pass[Any]]:
-    """Collect the passes of all plugins; those with the attribute `last` come last."""
+    """Collect the passes of all plugins, and put those with the attribute `last` last."""
     found: list[_Pass[Any]] = []
     for implementation in plugins.implementations(hook):
         with calling(implementation.plugin, str(implementation), PassError):

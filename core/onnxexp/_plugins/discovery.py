@@ -53,9 +53,9 @@ _PACKS = {**_LIBRARIES, **_QUANTIZED, **_TARGETS}
 
 @dataclasses.dataclass(frozen=True)
 class PluginStatus:
-    """A plugin before loading: "on", "off" or "refused", and why.
+    """A plugin before loading, which is "on", "off" or "refused", and the reason.
 
-    The configuration turns it off; a lock or a doubled name refuses it. One that an export left out is "broken".
+    The configuration turns a plugin off; a lock or a doubled name refuses it. A plugin that an export left out is "broken".
     """
 
     found: InstalledPlugin
@@ -65,19 +65,19 @@ class PluginStatus:
 
 @dataclasses.dataclass(frozen=True)
 class DamagedDistribution:
-    """A distribution whose metadata cannot be read: its folder, and why."""
+    """A distribution with unreadable metadata, by its folder and the reason."""
 
     folder: str
     reason: str
 
 
 def discover(group: str = GROUP) -> tuple[InstalledPlugin, ...]:
-    """List the installed plugins by name, both distributions of a doubled name too."""
+    """List the installed plugins by name, with both distributions of a doubled name."""
     return _discovered(_search_path(), group)[0]
 
 
 def damaged() -> tuple[DamagedDistribution, ...]:
-    """List the distributions that could not be read, and so were not searched."""
+    """List the distributions that could not be read and so were not searched."""
     return _discovered(_search_path(), GROUP)[1]
 
 
@@ -85,7 +85,10 @@ def damaged() -> tuple[DamagedDistribution, ...]:
 def _discovered(
     folders: tuple[tuple[str, int], ...], group: str
 ) -> tuple[tuple[InstalledPlugin, ...], tuple[DamagedDistribution, ...]]:
-    """Read the folders again only after a change, as an installation makes it."""
+    """Find the plugins and the damaged distributions of some folders.
+
+    The result is cached until a folder's time of change differs, as after an installation.
+    """
     found: list[InstalledPlugin] = []
     broken: list[DamagedDistribution] = []
     same: dict[str, dict[str, InstalledPlugin]] = {}
@@ -106,7 +109,7 @@ def _discovered(
 
 
 def _with_twins(plugin: InstalledPlugin, same: Mapping[str, InstalledPlugin]) -> InstalledPlugin:
-    """Note the other distributions of a name, by the folders of their metadata."""
+    """Record the folders with the metadata of other distributions of the same name."""
     if len(same) == 1:
         return plugin
     folder = os.path.realpath(_folder(plugin.metadata))
@@ -117,7 +120,7 @@ def _with_twins(plugin: InstalledPlugin, same: Mapping[str, InstalledPlugin]) ->
 
 
 def _in_source(plugin: InstalledPlugin, editable: InstalledPlugin) -> bool:
-    """Whether metadata is that in the source folder of an editable install."""
+    """Return whether metadata is that in the source folder of an editable install."""
     return is_within(plugin.location, editable_source(editable.metadata))
 
 
@@ -137,14 +140,14 @@ def _plugins(distribution: Any, group: str) -> list[InstalledPlugin]:
 
 
 def _folder(distribution: Any) -> str:
-    """Return the folder of a distribution's metadata, else where it is installed."""
+    """Return the folder of a distribution's metadata, else its place of installation."""
     return str(getattr(distribution, "_path", None) or distribution.locate_file(""))
 
 
 class _Unchecked(EntryPoint):
     """An entry point that is checked when it is loaded.
 
-    From importlib-metadata 10 on, every one is.
+    From importlib-metadata 10 on, every entry point is checked then.
     """
 
     def __init__(self, name: str, value: str, group: str, dist: Any) -> None:
@@ -163,9 +166,9 @@ def _entry_points(distribution: Any, group: str) -> Iterable[EntryPoint]:
 
 
 def states(config: Config, group: str = GROUP) -> list[PluginStatus]:
-    """List the plugins' states. Raises PluginLoadError if one in `plugins` is missing.
+    """List the plugins' states, and warn of names in `disable` that are not installed.
 
-    One in `disable` is off without being installed: a team shares its configuration.
+    Raises PluginLoadError if a plugin in `plugins` is missing.
     """
     plugins = discover(group)
     known = {plugin.name for plugin in plugins}
@@ -183,13 +186,13 @@ def states(config: Config, group: str = GROUP) -> list[PluginStatus]:
 
 
 def effective(found: Sequence[PluginStatus]) -> list[PluginStatus]:
-    """Leave out the refused plugins whose names others serve: this project's own."""
+    """Leave out the refused plugins whose names this project's own plugins serve."""
     served = {each.found.name for each in found if each.state == "on"}
     return [each for each in found if each.state != "refused" or each.found.name not in served]
 
 
 def packs(ops: Iterable[str], off: Iterable[PluginStatus]) -> list[str]:
-    """List the packs that may serve torch operators: those that are off, and ours.
+    """List the packs that may serve torch operators, installed but off or to install.
 
     A name without an operator, as ``quantized::``, stands for its namespace.
     """
@@ -206,7 +209,7 @@ def packs(ops: Iterable[str], off: Iterable[PluginStatus]) -> list[str]:
 
 
 def missing(name: str, known: Collection[str], origin: str) -> PluginLoadError:
-    """Create the error about a plugin that is not installed."""
+    """Make the error about a plugin that is not installed."""
     installed = ", ".join(sorted({*known})) or "none"
     return PluginLoadError(
         f"there is no plugin {name!r}{nearest(name, known)}, which {_place(origin)} names; installed: {installed}. Plugins "
@@ -254,7 +257,7 @@ def record_hash(plugin: InstalledPlugin) -> str:
 
 
 def _search_path() -> tuple[tuple[str, int], ...]:
-    """`sys.path`, each folder with its time of change.
+    """Return the folders of `sys.path`, each with its time of change.
 
     The working directory is left out unless packages are installed there.
     """
@@ -272,7 +275,7 @@ def _site_packages() -> frozenset[str]:
 
 
 def _changed(path: str) -> int:
-    """Return a file's time of change; 0 if there is no file."""
+    """Return a file's time of change, or 0 if there is no file."""
     try:
         return os.stat(path).st_mtime_ns
     except OSError:

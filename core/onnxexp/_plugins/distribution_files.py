@@ -18,7 +18,7 @@ __all__ = ["editable_source", "is_within", "misplaced", "module_spec", "record_h
 
 
 def editable_source(distribution: Any) -> str:
-    """Return the source folder of an editable install; "" for any other."""
+    """Return the source folder of an editable install, or "" for any other."""
     try:
         origin = json.loads(distribution.read_text("direct_url.json") or "{}")
         return url2pathname(urlsplit(origin["url"]).path) if origin["dir_info"]["editable"] else ""
@@ -27,10 +27,10 @@ def editable_source(distribution: Any) -> str:
 
 
 def record_hash(distribution: Any, location: str) -> str:
-    """Hash a distribution's files in their present state, "" if it has no RECORD.
+    """Hash a distribution's present files, or return "" if it has no RECORD.
 
-    RECORD lists the files. Those that differ between installations do not count: those without a hash in RECORD (bytecode,
-    RECORD itself), the installer's notes, and scripts, which contain the interpreter's path.
+    RECORD lists the files. Those that differ between installations do not count: those without a hash in RECORD (bytecode, RECORD
+    itself), the installer's notes, and scripts, which contain the interpreter's path.
     """
     files = {str(file): file.hash for file in distribution.files or ()}
     if not any(file.endswith(".dist-info/RECORD") for file in files):
@@ -47,7 +47,7 @@ def _of_the_installer(file: str) -> bool:
 
 
 def module_spec(module: str, *, namespaces: bool = False) -> ModuleSpec | None:
-    """Find a module without importing its packages, whose finders are not called.
+    """Find a module without an import of its packages and without their finders.
 
     With `namespaces`, return the first of its packages that is no namespace.
     """
@@ -65,7 +65,8 @@ def misplaced(module: str, distribution: Any, location: str) -> str:
     """Return a file that an import may run although the distribution lacks it.
 
     The files of the module's package count, since its code may import each of them. The files of a distribution are those of its
-    RECORD, of the source folder of an editable install, or, without both, all below its folder. Returns "" for none.
+    RECORD, of the source folder of an editable install, or, without both, all below its folder. Returns "" if no file is
+    misplaced.
     """
     try:
         spec = module_spec(module, namespaces=True)
@@ -82,7 +83,7 @@ def misplaced(module: str, distribution: Any, location: str) -> str:
 
 
 def _importable(spec: ModuleSpec) -> Iterator[str]:
-    """List a module's file, or all modules of a package; their parent is resolved."""
+    """Yield a module's file, or all modules of a package, below the resolved parent."""
     places = spec.submodule_search_locations
     if places is None:
         folder, name = os.path.split(spec.origin or "")
@@ -99,6 +100,6 @@ def _importable(spec: ModuleSpec) -> Iterator[str]:
 
 
 def is_within(path: str, folder: str) -> bool:
-    """Whether a path is in a folder, or is that folder; "" is none."""
+    """Return whether a path is a folder or in it, never for the folder ""."""
     root = os.path.realpath(folder)
     return bool(folder) and os.path.commonpath([os.path.realpath(path), root]) == root

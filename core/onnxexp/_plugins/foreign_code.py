@@ -1,6 +1,6 @@
-"""Call code of a plugin: name it in errors, and restore the state of the process.
+"""Call code of a plugin with its name in errors, and restore the process's state.
 
-A plugin of this project is trusted with that state: what its imports set, as a filter of warnings, stays.
+The imports of this project's plugins may change that state: a filter of warnings, for example, stays.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ __all__ = ["calling", "naming", "restored_state"]
 def calling(
     plugin: Plugin, what: str, error_type: type[OnnxExporterError], passing: tuple[type[Exception], ...] = ()
 ) -> Iterator[None]:
-    """Turn what a plugin's code raises into an error, and restore the state.
+    """Replace errors of a plugin's code inside the `with`, and restore the state.
 
-    `what` names the plugin in it. The exceptions of `passing` stay as they are.
+    `what` names the plugin in the error. The exceptions of `passing` stay as they are.
     """
     with restored_state(plugin), naming(what, error_type, passing):
         yield
@@ -35,10 +35,10 @@ def calling(
 
 @contextlib.contextmanager
 def naming(what: str, error_type: type[OnnxExporterError], passing: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Turn what a plugin's code raises into an error.
+    """Replace errors of a plugin's code inside the `with` by one with its name.
 
-    `what` names the plugin in it. SystemExit and other exceptions that are no Exception count, but not KeyboardInterrupt: it is
-    the user's.
+    `what` is the name in the error. SystemExit and other exceptions that are no Exception are replaced too, but not
+    KeyboardInterrupt, which is the user's.
     """
     kept: tuple[type[BaseException], ...] = (KeyboardInterrupt, GeneratorExit, *passing)
     try:
@@ -51,9 +51,9 @@ def naming(what: str, error_type: type[OnnxExporterError], passing: tuple[type[E
 
 @contextlib.contextmanager
 def restored_state(plugin: Plugin) -> Iterator[None]:
-    """Restore what code of others may change in the process.
+    """Restore the state of the process that foreign code inside the `with` may change.
 
-    That are the modes of torch, the filters of warnings, the working directory and the handlers of signals.
+    The state is torch's modes, the filters of warnings, the working directory and the handlers of signals.
     """
     if plugin.own:
         yield
@@ -86,7 +86,10 @@ def _autocast() -> dict[str, tuple[bool, torch.dtype]]:
 
 
 def _handlers() -> dict[signal.Signals, object]:
-    """Return the handlers that Python installed; only the main thread may change them."""
+    """Return Python's signal handlers, or none if this is not the main thread.
+
+    Only the main thread may change them.
+    """
     if threading.current_thread() is not threading.main_thread():
         return {}
     found = {number: signal.getsignal(number) for number in signal.valid_signals()}

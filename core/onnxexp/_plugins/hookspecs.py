@@ -1,8 +1,9 @@
-"""The hooks of plugins, for pluggy. Mark implementations with `onnxexp.hookimpl`.
+"""The hooks of plugins, as pluggy's specifications.
 
-An implementation takes the parameters that it needs, by their names here, and leaves out the others. Every hook may take
-`context`: the `ExportContext` of the export, in whose `plugin_data` a plugin passes data from one hook to another. Plugins are
-called in the order of their names, those passed to `export` first; pluggy's ``tryfirst`` and ``trylast`` change that.
+Mark implementations with `onnxexp.hookimpl`. An implementation takes the parameters that it needs, by their names here, and
+leaves out the others. Every hook may take `context`: the `ExportContext` of the export, in whose `plugin_data` a plugin passes
+data from one hook to another (`prepare_session` is no part of an export, and has none). Plugins are called in the order of their
+names, those passed to `export` first; pluggy's ``tryfirst`` and ``trylast`` change that.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def capture(
     options: Options,
     context: ExportContext,
 ) -> CapturedProgram | torch.nn.Module | None:
-    """Capture a model as a neutral graph: a frontend.
+    """Capture a model as a neutral graph.
 
     When:
         Once per export, inside every `capture_context`. With ``capture="auto"`` once more if torch.export refuses the model:
@@ -144,7 +145,7 @@ def pre_pass(options: Options, context: ExportContext) -> Callable[[Graph], Any]
 
 @_hookspec(firstresult=True)
 def lower_node(op: Builder, node: Node, context: ExportContext) -> Tensor | Sequence[Any] | None:
-    """Lower a captured node, where a table of symbolics is not enough.
+    """Lower a captured node for which a table of symbolics is not enough.
 
     When:
         For each node, before the tables; also for the nodes of a decomposition.

@@ -14,7 +14,7 @@ __all__ = ["InstalledPlugin"]
 
 @dataclasses.dataclass(frozen=True)
 class InstalledPlugin:
-    """An installed plugin: name, entry point's value, distribution, version, folder.
+    """An installed plugin, with the place and version of its distribution.
 
     Attributes:
         own: Whether it is this project's; that does not depend on names alone.
@@ -40,5 +40,5 @@ class InstalledPlugin:
 
     @property
     def metadata(self) -> Any:
-        """Its distribution, as importlib_metadata found it."""
+        """The plugin's distribution, as importlib_metadata found it."""
         return self.point.dist

@@ -1,6 +1,6 @@
 """Import one plugin completely or not at all, never from the working directory.
 
-An import that takes long is not stopped, but names its plugin.
+A slow import is not stopped, but a message names its plugin.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ SLOW = 10.0
 def import_object(found: InstalledPlugin, what: str, cure: str) -> Any:
     """Import an entry point's object.
 
-    `what` names it in the PluginLoadError for anything that the import raises: SystemExit too, but not KeyboardInterrupt.
+    Anything that the import raises, also SystemExit but not KeyboardInterrupt, becomes a PluginLoadError. `what` names the plugin
+    in it.
     """
     try:
         return _imported(found, what)
@@ -41,7 +42,7 @@ def import_object(found: InstalledPlugin, what: str, cure: str) -> Any:
 
 
 def _imported(found: InstalledPlugin, what: str) -> Any:
-    """Import an entry point's object; unload the rest if the import raises."""
+    """Import an entry point's object, and unload the rest if the import raises."""
     if found.point.module in sys.modules:
         return found.point.load()
     package = found.point.module.partition(".")[0]
@@ -60,7 +61,7 @@ def _imported(found: InstalledPlugin, what: str) -> Any:
 
 @contextlib.contextmanager
 def _named_if_slow(what: str) -> Iterator[None]:
-    """Print a line after `SLOW` seconds."""
+    """Print the plugin's name if the `with` takes longer than `SLOW` seconds."""
     text = f"onnxexp: {what} has been loading for {SLOW:g} s; Ctrl-C stops it, and `disable` leaves it out"
     timer = threading.Timer(SLOW, print, [text], {"file": sys.stderr, "flush": True})
     timer.daemon = True
@@ -72,7 +73,10 @@ def _named_if_slow(what: str) -> Iterator[None]:
 
 
 def _place(error: BaseException) -> str:
-    """Place of a failed import as " (file:line)"; "" outside of the plugin's code."""
+    """Format the place of a failed import as " (file:line)".
+
+    Returns "" for places outside of the plugin's code.
+    """
     if isinstance(error, SyntaxError):
         return f" ({error.filename}:{error.lineno})"
     own = (importlib.__file__, __file__, importlib_metadata.__file__)
@@ -100,5 +104,5 @@ def _folder(place: str, package: str) -> str:
 
 
 def _installed_there(found: InstalledPlugin, here: str) -> bool:
-    """Whether the plugin is an editable install, or packages are installed `here`."""
+    """Return whether the plugin is an editable install, or is installed in `here`."""
     return bool(editable_source(found.metadata)) or os.path.realpath(found.location) == here

@@ -2,7 +2,7 @@
 
 A plugin is the object of an entry point in the group ``onnxexp.plugins``, or one that a call passes in ``plugins=[...]``: a
 `SymbolicTable`, or any object (a module, an instance) with hook implementations and, optionally, its tables in `symbolics`.
-Exports share no `Plugins`, so that parallel ones do not meet.
+Exports share no `Plugins`, so that parallel exports do not affect each other.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ class Plugins:
     def implementations(self, hook: str) -> tuple[Implementation, ...]:
         """List the implementations of a hook, in pluggy's calling order.
 
-        They are called one by one, not through pluggy's caller: errors name the plugin, and `used` lists the plugins that took
-        part.
+        The core calls them one by one, not through pluggy's caller: errors name the plugin, and `used` lists the plugins that
+        took part.
         """
         return self._implementations[hook]
 
     @contextlib.contextmanager
     def capturing(self, context: ExportContext) -> Iterator[None]:
-        """Enter the `capture_context` of every plugin; an error names its plugin."""
+        """Enter the `capture_context` of every plugin, with the plugin's name in errors."""
         with contextlib.ExitStack() as stack:
             for implementation in self.implementations("capture_context"):
                 stack.enter_context(_surrounding(implementation, context))
@@ -82,7 +82,7 @@ def _ordered(found: Sequence[Implementation]) -> tuple[Implementation, ...]:
 def _surrounding(implementation: Implementation, context: ExportContext) -> Iterator[None]:
     """Enter the context manager of one `capture_context`.
 
-    It cannot suppress an error of the capture.
+    The context manager cannot suppress an error of the capture.
     """
     what, inner, failed = str(implementation), contextlib.ExitStack(), None
     with restored_state(implementation.plugin):
@@ -103,11 +103,12 @@ def _surrounding(implementation: Implementation, context: ExportContext) -> Iter
 def load(config: Config) -> Plugins:
     """Load the plugins that the configuration selects.
 
-    A warning names each one that is left out because it does not load or its name is doubled, and operators that two claim:
-    those raise PluginConflict where the model has them. With `strict_plugins`, each is an error at once.
+    A warning names each plugin that is left out because it does not load or its name is doubled. Another warning names operators
+    that two plugins claim: those raise PluginConflict where the model has them. With `strict_plugins`, each is an error at once.
 
     Raises:
-        PluginLoadError: one is missing, or a lock refuses it; one that the configuration or the target names does not load.
+        PluginLoadError: A plugin is missing, or a lock refuses it; or one that the configuration or the target names is broken.
+        PluginConflict: Two plugins claim an operator, and `strict_plugins` is set.
         OptionError: `prefer` names a plugin that cannot lower the operator.
     """
     all_states = states(config)
@@ -141,16 +142,18 @@ def load(config: Config) -> Plugins:
 def symbolics_for(operator: str, opset: int) -> list[Callable[..., Any]]:
     """List an operator's symbolics (``aten::add.Tensor``) at an opset in call order.
 
-    For tools that read them outside an export. The configuration selects the plugins, as for an export without ``plugins=``.
-
-    Raises PluginLoadError as `onnxexp.export` does, and PluginConflict where plugins claim the operator and none wins.
+    Tools read them outside an export. The configuration selects the plugins, as for an export without ``plugins=``. Raises
+    PluginLoadError as `onnxexp.export` does, and PluginConflict where plugins claim the operator and none wins.
     """
     candidates = load(load_config()).dispatcher.candidates(operator, opset)
     return [candidate.symbolic.function for candidate in candidates]
 
 
 def _loaded_or_left_out(state: PluginStatus, required: Container[str]) -> Plugin | PluginStatus:
-    """Load a plugin, or warn that it is left out; one that is off has had its reason."""
+    """Load a plugin that is on, or return its status.
+
+    A warning names a plugin that is refused or does not load. Raises PluginLoadError where a required plugin does not load.
+    """
     if state.state == "off":
         return state
     reason = f"the plugin {state.found.name!r} ({state.found.origin}) is refused: {state.reason}"
@@ -166,7 +169,10 @@ def _loaded_or_left_out(state: PluginStatus, required: Container[str]) -> Plugin
 
 
 def load_plugin(found: InstalledPlugin) -> Plugin:
-    """Import one installed plugin, and read its object. Raises PluginLoadError."""
+    """Import one installed plugin, and read its object.
+
+    Raises PluginLoadError where the import fails or the object is no plugin.
+    """
     plugin = Plugin(found.name, found.distribution, found.version, None, own=found.own)
     what = f"the plugin {found.name!r} ({found.origin}, entry point {found.value})"
     cure = f"reinstall or remove the distribution, or switch the plugin off with `disable` (without=[{found.name!r}] in the call)"
@@ -176,7 +182,7 @@ def load_plugin(found: InstalledPlugin) -> Plugin:
 
 
 def _replaced(plugin: Plugin, inline: Iterable[Plugin]) -> bool:
-    """Whether the call passes this plugin, or one of its class with other settings."""
+    """Return whether the call passes this plugin or another object of its class."""
     if isinstance(plugin.object, SymbolicTable) or inspect.ismodule(plugin.object):
         return any(given.object is plugin.object for given in inline)
     return any(type(given.object) is type(plugin.object) for given in inline)

@@ -1,4 +1,4 @@
-"""The lock `allow`: which plugins may load, and from which files."""
+"""The lock `allow`, with the plugins that may load, and from which files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Lock"]
 
 
 class Lock:
-    """The locks of all places of the configuration; a plugin must pass each."""
+    """The locks of all places of the configuration, which a plugin must all pass."""
 
     def __init__(self, allow: Sequence[frozenset[str]]) -> None:
         self._locks = [[entry.partition("@")[::2] for entry in lock] for lock in allow]
@@ -23,7 +23,10 @@ class Lock:
         self._misplaced = functools.cache(misplaced)
 
     def refusal(self, plugin: InstalledPlugin) -> str:
-        """Why a plugin may not load; "" if it may. Nothing is imported."""
+        """Return the reason why a plugin may not load, or "" if it may.
+
+        The check imports nothing.
+        """
         if not self._locks:
             return ""
         name = canonicalize_name(plugin.distribution)
@@ -40,7 +43,7 @@ class Lock:
 
 
 def _ambiguous(plugin: InstalledPlugin, name: str) -> str:
-    """Why the name of a distribution is not enough; "" if it is."""
+    """Return the reason why a distribution's name is not enough, or "" if it is."""
     if name in OWNERS.values() and not plugin.own:
         return f"{plugin.distribution} in {plugin.location} has another project's files and is not allowed"
     if not plugin.twins:

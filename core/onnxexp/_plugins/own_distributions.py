@@ -30,9 +30,10 @@ OWNERS = {(group, name): _PREFIX + owner for group, names in _NAMES.items() for 
 
 
 def is_own(name: str, value: str, distribution: Any) -> bool:
-    """Whether an entry point is that of a distribution of this project.
+    """Return whether an entry point is that of a distribution of this project.
 
-    Its distribution has such a name, the entry point names the package that belongs to it, and the package is among its files.
+    The distribution has a name of this project, the entry point names the package that belongs to it, and the package is among
+    the distribution's files.
     """
     own = canonicalize_name(name)
     package = "onnxexp_" + own.removeprefix(_PREFIX).replace("-", "_")

@@ -56,9 +56,9 @@ class Plugin:
 
 @dataclasses.dataclass(frozen=True)
 class Implementation:
-    """One plugin's implementation of a hook; calls pass the parameters that it takes.
+    """One plugin's implementation of a hook.
 
-    `first` and `last` are pluggy's ``tryfirst`` and ``trylast``.
+    Calls pass the parameters that it takes. `first` and `last` are pluggy's ``tryfirst`` and ``trylast``.
     """
 
     plugin: Plugin

@@ -1,1 +1,1 @@
-"""The exported program: run, verify, print and save it."""
+"""The exported program, with methods to run, verify, print and save it."""

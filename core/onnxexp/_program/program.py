@@ -1,4 +1,4 @@
-"""`ONNXProgram`: an exported model, ready to be run, checked, printed and saved."""
+"""The class `ONNXProgram`, an exported model to run, check, print and save."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ WriteReport: TypeAlias = "Callable[..., None]"
 class ONNXProgram:
     """An exported model.
 
-    A call runs it in ONNX Runtime, with torch tensors in the original's input and output structure. ``print(program)`` prints
-    the graph.
+    A call runs it in ONNX Runtime, with torch tensors in the original's input and output structure. ``print(program)`` prints the
+    graph.
 
     Attributes:
-        signature: How a call of the original maps to the graph's inputs and outputs.
-        eager: The original, for `verify`; None where there is none.
+        signature: The mapping of a call of the original to the graph's inputs and outputs.
+        eager: The original, for `verify`, or None.
         example: The example's ``(args, kwargs)``.
         weights: Parameters that are inputs of the graph (``export_params=False``), by input; calls feed them.
         timings: Seconds by stage of the export, in order.
         pass_timings: Seconds by pass, as ``plugin/pass``.
-        spec: The dynamic axes and numbers of the export; None where there are none.
+        spec: The dynamic axes and numbers of the export, or None.
         prepare: Prepares the model for ONNX Runtime, by the plugins' hooks.
         lowered: The nodes of the captured graph, each with its lowering: a plugin's name, "decomposed", "core", or
             "torch" for one that is kept.
@@ -94,7 +94,10 @@ class ONNXProgram:
 
     @property
     def model(self) -> ir.Model:
-        """The model; assign it after a change, so that the next call loads it again."""
+        """The ONNX model.
+
+        Assign the model after a change, so that the next call loads it again.
+        """
         return self._model
 
     @model.setter
@@ -107,7 +110,7 @@ class ONNXProgram:
     def plugins(self) -> tuple[Any, ...]:
         """The plugins that lowered a node, changed the model in a pass, or wrote the file.
 
-        Each has a `name`, a `distribution` ("" for one that was passed to the call) with its `version`, and `hooks`.
+        Each plugin has a `name`, a `distribution` ("" for one that was passed to the call) with its `version`, and `hooks`.
         """
         return tuple(self._plugins_used())
 
@@ -117,7 +120,7 @@ class ONNXProgram:
         return to_proto(self._model)
 
     def save(self, target: Target, *, external_data: bool | None = None, strip: bool = False) -> SavedFile:
-        """Write the model, atomically if the target is a path; return the files.
+        """Write the model, atomically if the target is a path, and return the files.
 
         If the target is a path, the plugins' hook `serialize` comes before the core's writer.
 
@@ -143,7 +146,7 @@ class ONNXProgram:
     ) -> None:
         """Write a page about this program, by a plugin such as onnxexp-plugin-report.
 
-        Its graph, weights, times and errors.
+        The page has the program's graph, weights, times and errors.
 
         Args:
             path: The file, ``report.html``.
@@ -232,7 +235,7 @@ class ONNXProgram:
         """Find the first captured node whose ONNX value differs, and the cause.
 
         Every captured node is run in torch, beside its ONNX value: on torch's own results, which shows how errors grow, and on
-        ONNX's, which shows the nodes that are wrong by themselves. Print the report.
+        ONNX's, which shows the nodes that are wrong by themselves. Print the report to read it.
 
         Args:
             args, kwargs, rtol, atol, tolerances, backend: As for `verify`.

@@ -1,1 +1,1 @@
-"""The request: options, example call, names and dynamic shapes of one export."""
+"""The request of one export: options, example call, names and dynamic shapes."""

@@ -18,7 +18,7 @@ _EXPECTED = 'a name ("batch"), a Dim, Dim.DYNAMIC, Dim.AUTO, Dim.STATIC, the siz
 class Axis:
     """The user's description of an axis or a number that may be dynamic.
 
-    `dim` is torch.export's form, `name` the user's name; `required`: it must be dynamic after capture.
+    `dim` is torch.export's form, and `name` the user's name. A `required` axis must be dynamic after capture.
     """
 
     dim: Any
@@ -27,12 +27,12 @@ class Axis:
 
 
 def is_hint(dim: Any, *kinds: str) -> bool:
-    """Whether `dim` is Dim.AUTO, Dim.DYNAMIC or Dim.STATIC, or one of `kinds` only."""
+    """Return whether `dim` is a hint such as Dim.AUTO, of one of `kinds` if given."""
     return isinstance(dim, type(Dim.AUTO)) and (not kinds or dim.type.name in kinds)
 
 
 def read_axis(dim: Any, shape: tuple[int, ...], axis: Any, where: str) -> Axis | None:
-    """Read one axis of a tensor; None if it is static.
+    """Read one axis of a tensor, or return None if it is static.
 
     Raises OptionError for an axis that does not exist and a value that does not describe one.
     """
@@ -53,7 +53,7 @@ def read_axis(dim: Any, shape: tuple[int, ...], axis: Any, where: str) -> Axis |
 
 
 def read_scalar(value: Any, dim: Any, where: str) -> Axis | None:
-    """Read a number that may be dynamic; None if it is constant.
+    """Read a number that may be dynamic, or return None if it is constant.
 
     Raises OptionError for a value that cannot be dynamic.
     """

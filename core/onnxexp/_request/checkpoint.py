@@ -20,7 +20,7 @@ def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
     """Map the tensors of a safetensors checkpoint into memory, by name.
 
     Their elements are read from the files at their first use. A change of such a tensor does not change the file. Do not truncate
-    a file while it is mapped; to replace one by another is harmless.
+    a file while it is mapped; its replacement by another file is harmless.
 
     Args:
         path: A file, an index of several (``.json``), or a folder with ``model.safetensors`` or ``model.safetensors.index.json``.
@@ -60,7 +60,10 @@ def _in_folder(folder: Path) -> Path:
 
 
 def _shards(index: Path) -> dict[str, str]:
-    """Return the file of each tensor, by an index."""
+    """Read the file of each tensor from an index.
+
+    Raises OptionError where the index is malformed, or refers to files outside of its folder.
+    """
     try:
         shards = read_json(index)["weight_map"]
     except (KeyError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""The configuration, from three places; a later place wins.
+"""The configuration, from three places, where a later place wins.
 
 1. ``[tool.onnxexp]`` in the nearest pyproject.toml that has it, or ``onnxexp.toml`` with the same keys at its top level (it wins
    in the same folder); searched from the working directory upwards.
@@ -40,7 +40,7 @@ _JOINED = ("disable", "prefer", "skip_passes")  # a call can only add to these
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """The configuration of one export: a value for each of `KEYS`.
+    """The configuration of one export, with a value for each of `KEYS`.
 
     Attributes:
         plugins: Names; from a call also objects, and ``...`` for every other installed plugin. None: every installed one.
@@ -63,7 +63,7 @@ class Config:
 
 @dataclasses.dataclass(frozen=True)
 class Key:
-    """A key of the configuration: its meaning, and how to read its value.
+    """A key of the configuration, with its meaning and functions to read its value.
 
     `check` takes a value from TOML or a call and returns it, or raises ValueError. `parse` makes such a value from a variable's
     text. `merge` joins the values of an earlier and a later place; without it the later one replaces the earlier one.
@@ -81,8 +81,8 @@ class Key:
 def load(**call: Any) -> Config:
     """Return the configuration of a call with these arguments, named as in `KEYS`.
 
-    None leaves a key to the file and the environment, as does an empty `disable`, `prefer` or `skip_passes`.
-    Raises OptionError with the file or variable, the key and the cure.
+    The file and the environment decide about a key that is None, and about an empty `disable`, `prefer` or `skip_passes`. Raises
+    OptionError with the file or variable, the key and the cure.
     """
     set_ = {name: value for name, value in call.items() if value is not None and (value or name not in _JOINED)}
     given = {name: list(value) if isinstance(value, tuple) else value for name, value in set_.items()}
@@ -108,7 +108,7 @@ def _merge(places: Iterable[tuple[str, dict[str, Any]]]) -> Config:
 
 
 def working_directory() -> str | None:
-    """Return the working directory; None where it was removed."""
+    """Return the working directory, or None where it was removed."""
     try:
         return os.getcwd()
     except OSError:
@@ -129,7 +129,7 @@ def _file(folder: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _settings(path: str) -> list[tuple[str, dict[str, Any]]]:
-    """Read one file; a pyproject.toml without our section has no settings."""
+    """Read one file, without settings for a pyproject.toml that lacks our section."""
     contents = read_regular(path)
     if os.path.basename(path) == _OWN:
         return [(path, _toml(path, contents))]
@@ -180,7 +180,7 @@ def _checked(key: Key, value: Any, origin: str) -> Any:
 
 
 def _short(value: Any, text: str = "") -> str:
-    """Return a text for messages: that of a value may have a megabyte."""
+    """Shorten the text of a value for messages, since it may have a megabyte."""
     text = text or repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 

@@ -199,7 +199,7 @@ class _Reader:
         return parameters
 
     def _read_key(self, key: Any, given: Any) -> bool:
-        """Read one key; False if it is no parameter, ``**kwargs`` entry or default name."""
+        """Read one key, and return whether it is a parameter, ``**kwargs`` entry or leaf."""
         where = f"dynamic_shapes[{key!r}]"
         if key in self.bound:
             path, value = self.bound[key]
@@ -275,7 +275,7 @@ class _Reader:
     # dynamic_axes
 
     def read_axes(self, given: Any, names: dict[int, str], output_names: Sequence[str]) -> dict[str, dict[int, str | None]]:
-        """Read `dynamic_axes` into the inputs; return the entries for outputs."""
+        """Read `dynamic_axes` into the inputs, and return the entries for outputs."""
         if not isinstance(given, Mapping):
             raise OptionError(f'dynamic_axes must be a dict such as {{"x": {{0: "batch"}}}} or {{"x": [0]}}, not {given!r}.')
         known = {".".join(leaf.path): index for index, leaf in enumerate(self.leaves)}
@@ -300,7 +300,10 @@ class _Reader:
 
 
 def _found(leaves: Sequence[Leaf], key: Any) -> list[int]:
-    """Find the leaves that have a name, or else a path; a pattern is for tensors only."""
+    """Find the leaves that have a name, or else a path.
+
+    A pattern is for tensors only.
+    """
     for names in ([leaf.name for leaf in leaves], [".".join(leaf.path) for leaf in leaves]):
         found = [index for index, name in enumerate(names) if name == key or _fits(leaves[index], name, str(key))]
         if found:

@@ -83,7 +83,7 @@ def read_call(
 def _arguments(args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Split args by torch.onnx's convention.
 
-    A lone argument needs no tuple; a dict at the end is the keyword arguments.
+    A lone argument needs no tuple, and a dict at the end is the keyword arguments.
     """
     if isinstance(args, list):
         raise OptionError("args is a list: give a tuple of the positional arguments, or ([...],) where the model takes a list")

@@ -17,7 +17,7 @@ Form: TypeAlias = "Callable[[Any], Any]"
 
 @dataclasses.dataclass(frozen=True)
 class ExportContext:
-    """One export, as hooks and symbolics see it.
+    """The context of one export, for hooks and symbolics.
 
     Every export has a context of its own, so that plugins need no module-level or thread-local state.
 
@@ -45,6 +45,6 @@ class ExportContext:
         return next((form for form in forms if form is not None), None)
 
     def dense(self, result: torch.Tensor) -> torch.Tensor:
-        """Return a result of the original as the program returns it."""
+        """Convert a result of the original to the form in which the program returns it."""
         form = self.form(result, "")
         return result if form is None else form(result)

@@ -12,7 +12,7 @@ __all__ = ["holds_tensors", "library_of"]
 
 
 def holds_tensors(value: Any, depth: int = 4) -> bool:
-    """Whether an object that pytree does not flatten has tensors inside."""
+    """Return whether an object that pytree does not flatten has tensors inside."""
     if isinstance(value, (torch.Tensor, torch.nn.Module, type, ModuleType, FunctionType)) or not depth:
         return isinstance(value, torch.Tensor)
     held = (
@@ -22,5 +22,5 @@ def holds_tensors(value: Any, depth: int = 4) -> bool:
 
 
 def library_of(value: Any) -> str:
-    """Return the library of an object's class as a namespace: ``transformers::``."""
+    """Name the library of an object's class as a namespace, as ``transformers::``."""
     return f"{type(value).__module__.partition('.')[0]}::"

@@ -78,7 +78,7 @@ def forward_of(module: torch.nn.Module) -> Callable[..., Any]:
 
 
 def is_scripted(model: torch.nn.Module) -> bool:
-    """Whether a module, as `as_module` makes it, is TorchScript already."""
+    """Return whether a module, as `as_module` makes it, is TorchScript already."""
     return isinstance(model, ScriptModule) or "scripted" in vars(model)
 
 

@@ -24,7 +24,7 @@ _CAPTURES = ("auto", "export", "trace", "script")
 
 
 def refuse_unknown(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function raise OptionError for keywords that it does not have."""
+    """Make a function raise OptionError for keywords that it lacks."""
     known = inspect.signature(function).parameters
 
     @functools.wraps(function)
@@ -41,7 +41,7 @@ def refuse_unknown(function: Callable[P, R]) -> Callable[P, R]:
 class Options:
     """The options of one export, apart from the model and its inputs.
 
-    Most hooks take it as their parameter `options`.
+    Most hooks take the options as their parameter `options`.
 
     Attributes:
         opset: The target opset of ONNX's default domain.
@@ -52,7 +52,7 @@ class Options:
         debug: Whether the graph is checked after every pass.
         target: "onnxruntime" avoids operators and dtypes for which ONNX Runtime has no kernel, or a wrong one. "onnx" follows
             the specification alone. A plugin's own target, ``onnxruntime-...``, is "onnxruntime" here.
-        capture: How the model is captured: "auto", "export", "trace" or "script".
+        capture: The way of the capture: "auto", "export", "trace" or "script".
         check_sizes: Whether a model with dynamic axes is traced twice, at two sets of sizes.
         claims: The operators for which the tables of the selected plugins have symbolics, as they were registered.
     """

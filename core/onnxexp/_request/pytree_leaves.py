@@ -1,6 +1,6 @@
 """The leaves of a model's arguments and results: paths, default names, values.
 
-The default names follow the rule of `io_names`.
+The default names follow the rule of `onnxexp.request.io_names`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _registration = threading.Lock()
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Leaf:
-    """A leaf of the model's arguments or results: its path, default name and value."""
+    """A leaf of arguments or results, with its path, default name and value."""
 
     path: tuple[str, ...]
     name: str
@@ -58,8 +58,10 @@ class RenamingKey(pytree.MappingKey[str, Any]):
 def register_containers(tree: Any) -> bool:
     """Register dataclasses and subclasses of dict with torch's pytree.
 
-    torch exports registered classes only. A registration counts for the whole process, as one that the user makes by
-    `torch.export.register_dataclass`. A dict with attributes of its own is left, since a copy by its items would lose them.
+    torch exports registered classes only. A registration counts for the whole process, like one that the user makes by
+    `torch.export.register_dataclass`. A dict with attributes of its own is not registered, since a copy by its items would lose
+    them.
+
     Returns whether one was found.
     """
     found = False
@@ -92,7 +94,7 @@ def _register_dict(kind: type[dict[Any, Any]]) -> None:
 
 
 def children(value: Any) -> list[tuple[str, Any]] | None:
-    """Return the keys and values below a pytree node; None for a leaf."""
+    """Return the keys and values below a pytree node, or None for a leaf."""
     below = _entries(value)
     return None if below is None else [(_key_text(key), child) for key, child in below]
 
@@ -130,15 +132,15 @@ def bind(forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
 def flatten_inputs(bound: inspect.BoundArguments, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Leaf]:
     """Flatten ``(args, kwargs)`` in torch's pytree order, with default names.
 
-    Lists every leaf: tensors, numbers, None, strings. Registers new dataclasses, as `register_containers` does. `bound` has
-    the same arguments by parameter.
+    The list has every leaf: tensors, numbers, None, strings. New dataclasses are registered, as by `register_containers`. `bound`
+    has the same arguments by parameter.
     """
     register_containers((tuple(args), dict(kwargs)))
     return _leaves(_roots(list(bound.signature.parameters.values()), args, kwargs))
 
 
 def flatten_outputs(tree: Any) -> list[Leaf]:
-    """Flatten a model's result, with default names; None and constants are leaves too."""
+    """Flatten a model's result, with default names, to leaves with None and constants."""
     register_containers(tree)
     top = children(tree)
     if top is None:
@@ -148,7 +150,7 @@ def flatten_outputs(tree: Any) -> list[Leaf]:
 
 
 def flatten_output_spec(spec: pytree.TreeSpec) -> list[Leaf]:
-    """Flatten a result's structure; the value of each leaf is its position."""
+    """Flatten a result's structure, with the position of each leaf as its value."""
     return flatten_outputs(_rebuild(spec, itertools.count()))
 
 

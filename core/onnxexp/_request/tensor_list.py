@@ -1,4 +1,4 @@
-"""Lists of tensors that are one input: `List[Tensor]` parameters of a script."""
+"""Lists of tensors that are one input, for `List[Tensor]` parameters of a script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unique names: `base`, or `base_1`, `base_2`, … where it is taken."""
+"""Unique names, such as `base`, or `base_1`, `base_2`, … where it is taken."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["UniqueNames", "name_of_size", "unique_names", "unused_name"]
 
 
 class UniqueNames:
-    """Names of one kind; counters make many names from one base cheap."""
+    """Names of one kind, where counters make many names from one base cheap."""
 
     def __init__(self) -> None:
         self._taken: dict[str, int] = {}
 
     @classmethod
     def of(cls, graph: ir.Graph) -> UniqueNames:
-        """Names that neither a graph nor the bodies of its nodes have yet."""
+        """Reserve the names that a graph and the bodies of its nodes have."""
         names = cls()
         names.reserve({*graph.initializers, *(value.name or "" for value in graph.inputs)})
         for node in ir.traversal.RecursiveGraphIterator(graph):
@@ -63,10 +63,7 @@ def name_of_size(name: str, taken: Collection[str]) -> str:
 
 
 def unique_names(names: Sequence[str], taken: Collection[str] = ()) -> list[str]:
-    """Give numbers to names that occur twice or are in `taken`.
-
-    A unique name keeps its own.
-    """
+    """Make names unique by numbers for those that occur twice or are in `taken`."""
     result: list[str] = []
     used = set(taken)
     for name in names:

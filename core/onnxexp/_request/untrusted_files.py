@@ -1,6 +1,6 @@
-"""Read files that anyone may have written: regular ones only, of a bounded size.
+"""Read files that anyone may have written, if they are regular and not too large.
 
-To open a pipe may wait for ever, and to read a device may never end.
+An attempt to open a pipe may wait for ever, and a read of a device may never end.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LONG_KEY = re.compile(r"""(?<![\w"'.-])(?:(?=([\w"'-]+))\1[ \t]*\.[ \t]*){200}"
 
 
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
-    """Open a regular file for reading; a link is followed.
+    """Open a regular file, or the target of a link, for reading.
 
     Raises OptionError where there is no such file, or the system refuses it.
     """
@@ -52,13 +52,16 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 def _shown(path: str | os.PathLike[str]) -> str:
-    """Return a path for a message; a terminal may run what is not printable."""
+    """Return a path for a message, escaped if a terminal may run a part of it."""
     text = os.fsdecode(path)
     return text if text.isprintable() else ascii(text)
 
 
 def read_regular(path: str | os.PathLike[str], largest: int = LARGEST_TEXT) -> bytes:
-    """Read a regular file of at most `largest` bytes. Raises OptionError."""
+    """Read a regular file of at most `largest` bytes.
+
+    Raises OptionError for a larger, missing or unreadable file.
+    """
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         contents = file.read(size + 1) if size <= largest else b""  # read() allocates what it is given
@@ -68,12 +71,18 @@ def read_regular(path: str | os.PathLike[str], largest: int = LARGEST_TEXT) -> b
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
-    """Read and parse a JSON file. Raises OptionError."""
+    """Read and parse a JSON file.
+
+    Raises OptionError where the file is unreadable or not valid JSON.
+    """
     return parse_json(read_regular(path), _shown(path))
 
 
 def parse_json(text: str | bytes, what: str) -> Any:
-    """Parse JSON that comes from `what`. Raises OptionError."""
+    """Parse JSON that comes from `what`.
+
+    Raises OptionError where it is not valid.
+    """
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:  # no JSON, no UTF-8, a number of 5,000 digits; 100,000 brackets
@@ -81,7 +90,10 @@ def parse_json(text: str | bytes, what: str) -> Any:
 
 
 def parse_toml(contents: bytes, what: str) -> dict[str, Any]:
-    """Parse TOML that comes from `what`. Raises OptionError."""
+    """Parse TOML that comes from `what`.
+
+    Raises OptionError where it is not valid, or too long.
+    """
     if len(contents) > _LARGEST_TOML:
         raise OptionError(f"{what} has more than {_LARGEST_TOML:,} bytes; cure: make it shorter")
     try:

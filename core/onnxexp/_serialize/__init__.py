@@ -1,4 +1,4 @@
-"""Write a model: without a second copy of its weights, and whole or not at all.
+"""Write a model without a second copy of its weights, and whole or not at all.
 
 **One file.** One protobuf message, as long as it stays below protobuf's limit of 2 GiB.
 
@@ -57,11 +57,11 @@ _Release: TypeAlias = Callable[[], None]
 
 @dataclasses.dataclass(frozen=True)
 class WriteOptions:
-    """How to write a model.
+    """The options for writing a model.
 
     Attributes:
         external_data: None: a data file beside the model only where one file would come within 16 MiB of protobuf's limit (room
-            for what tools add). True: always. False: never; a model that does not fit raises `SerializeError`.
+            for additions by tools). True: always. False: never; a model that does not fit raises `SerializeError`.
         external_threshold: Bytes from which an initializer goes to the data file, if there is one; smaller ones stay inline.
     """
 
@@ -79,7 +79,7 @@ class SavedFile:
 
     Attributes:
         paths: The model file, then its data file if there is one; empty where a file object was given.
-        bytes: Of all files together.
+        bytes: The bytes of all files together.
     """
 
     paths: tuple[Path, ...]
@@ -199,7 +199,7 @@ def _write(file: NewFile, layout: FileLayout) -> None:
 def _write_stream(file: BinaryWriter, layout: FileLayout, read_past_cache: bool = False) -> None:
     """Write from the stream's current position on, without seeking.
 
-    Of a large file, mapped weights are read, weights are transposed and bytes are written at the same time.
+    For a large file, reads of mapped weights, transpositions and writes overlap in time.
     """
     if layout.size < _WORTH_THREADS:
         pieces = _pieces(_loaded(layout))
@@ -214,7 +214,7 @@ def _write_stream(file: BinaryWriter, layout: FileLayout, read_past_cache: bool 
 def _loaded(layout: FileLayout, past_cache: bool = False) -> Generator[tuple[Iterator[memoryview], _Release]]:
     """Generate the contents of a file in order, each with its release.
 
-    A mapped weight is in memory until then.
+    A mapped weight is in memory until its release.
     """
     position, mapped, transposer = 0, MappedFiles(), Transposer()
     for part in layout.parts:
@@ -240,7 +240,7 @@ def _whole(content: bytes | ir.TensorProtocol, part: Part) -> memoryview:
 
 
 def _pieces(contents: Generator[tuple[Iterator[memoryview], _Release]]) -> Generator[memoryview]:
-    """Generate the bytes; a piece is valid until the next one is generated."""
+    """Generate the bytes in pieces, each valid until the next one is generated."""
     with contextlib.closing(contents):
         for pieces, release in contents:
             yield from pieces

@@ -1,16 +1,16 @@
-"""Write a folder atomically, and keep the files in it that are the user's.
+"""Write a folder atomically, and keep the user's files in it.
 
 **Complete or not at all.** The new folder is written inside a hidden folder beside its destination. Then the two are exchanged in
 one step. A process that is killed leaves the old folder or the new one at the destination, whole. The next export into the same
-parent folder removes what the killed one left.
+parent folder removes the rests of the killed one.
 
 **In two steps elsewhere.** Windows and some file systems cannot exchange two folders. There the old folder is moved into the
 hidden one, and the new one takes its place. A process that is killed between the two leaves nothing at the destination; the next
 export into the same parent folder moves the old one back.
 
 **The user's files.** ``onnxexp.json`` lists the files that an export wrote. A file that is not listed, or that was changed since,
-is the user's. It is linked into the new folder, or copied where the file system has no hard links. An export that would
-write a file of that name is refused. What appears in the old folder up to the exchange is moved to the new one after it.
+is the user's. It is linked into the new folder, or copied where the file system has no hard links. An export that would write a
+file of that name is refused. Files that appear in the old folder up to the exchange are moved to the new one after it.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ _TRIES = 100
 def new_folder(path: str | os.PathLike[str], description: Mapping[str, Any]) -> Iterator[str]:
     """Create a folder to write into, and move it to `path` at the end.
 
-    After an exception what was at `path` is still there.
+    An exception leaves `path` as it was.
 
     Args:
         path: The destination: a new folder, an empty one, or one that was written here before.
-        description: What the manifest contains beside the list of files; JSON.
+        description: The contents of the manifest beside the list of files; JSON.
 
     Raises:
         OptionError: The destination has other files, or a file of the user in the place of a new one.
@@ -67,7 +67,7 @@ def new_folder(path: str | os.PathLike[str], description: Mapping[str, Any]) -> 
 
 
 def checked_folder(path: str | os.PathLike[str], names: Collection[str] = ()) -> str:
-    """Resolve links, check that a folder can be written, return its absolute path.
+    """Resolve links, check that a folder can be written, and return its absolute path.
 
     Args:
         path: The folder.
@@ -132,9 +132,9 @@ def _check_names(folder: str, names: Collection[str]) -> None:
 
 
 def _place(hidden: str, name: str) -> str:
-    """Create the folder to write into: its parent has the name of its inode.
+    """Create the folder to write into, with its inode as the name of its parent.
 
-    So `_recover` sees whether the folder there is still the new one, or the old one after an exchange.
+    By this name, `_recover` distinguishes the new folder from the old one after an exchange.
     """
     temporary = os.path.join(hidden, _NEW)
     os.makedirs(os.path.join(temporary, name))
@@ -177,7 +177,7 @@ def _undisturbed(folder: str, act: Callable[[], None]) -> None:
 
 
 def _tries() -> Iterator[int]:
-    """Count tries; wait before each but the first."""
+    """Yield the numbers of tries, with a pause before each but the first."""
     for attempt in range(_TRIES):
         time.sleep(min(attempt, 10) / 1000)
         yield attempt
@@ -185,9 +185,9 @@ def _tries() -> Iterator[int]:
 
 @contextlib.contextmanager
 def _same_folder(path: str) -> Iterator[Callable[[], bool]]:
-    """Yield a function: whether the folder at the path is still the one that it was.
+    """Yield a function that checks whether the folder at the path is still the same.
 
-    The folder is open meanwhile, so that a new folder cannot get its inode. Windows does not use one again.
+    The folder is open meanwhile, so that a new folder cannot get its inode. Windows does not use an inode again.
     """
     opened, before = None, None
     with contextlib.suppress(FileNotFoundError):  # between the two steps of another export
@@ -270,7 +270,7 @@ def _recover(hidden: str) -> None:
 
 
 def _put_back(old: str, destination: str) -> bool:
-    """Move the old folder back to a destination that has none; return whether it did."""
+    """Move the old folder back to a free destination, and return whether it did."""
     if os.path.lexists(destination):
         return False
     try:
@@ -310,7 +310,7 @@ def _files(folder: str, names: Collection[str]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _explained(path: str) -> Iterator[None]:
-    """Turn the system's errors into SerializeErrors with a cure."""
+    """Replace the system's errors inside the `with` by SerializeErrors with a cure."""
     try:
         yield
     except (OSError, RecursionError) as error:

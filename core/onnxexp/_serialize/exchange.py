@@ -19,7 +19,7 @@ _CANNOT = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EP
 def exchange(first: str, second: str) -> bool:
     """Exchange two paths of one file system in one step.
 
-    Returns False where the system cannot. Raises OSError where it can and fails.
+    Returns False where the system cannot exchange them. Raises OSError where it can, but fails.
     """
     status = _exchange(os.fsencode(first), os.fsencode(second))
     if status is None:
@@ -33,7 +33,7 @@ def exchange(first: str, second: str) -> bool:
 
 
 def _exchange(first: bytes, second: bytes) -> int | None:
-    """Call the C library; None if it has no such function."""
+    """Call the C library, and return None if it has no such function."""
     status: int | None = None
     with contextlib.suppress(AttributeError):
         if sys.platform == "linux":

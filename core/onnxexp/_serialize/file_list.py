@@ -1,7 +1,7 @@
 """The list of the files that an export wrote into a folder.
 
-A file that is there as the list describes it belongs to the export. Every other file in the folder is the user's: one that is not
-listed, and one that was changed since.
+A file that is there as the list describes it belongs to the export. Every other file in the folder is the user's, whether it is
+not listed or was changed since.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ def _is_listed(entry: os.DirEntry[str], listed: Mapping[str, Any]) -> bool:
 
 
 def _listed(folder: str) -> Iterator[tuple[str, Any]]:
-    """Generate the entries of the manifest's list, and one for the manifest.
+    """Yield the entries of the manifest's list, then an entry for the manifest itself.
 
-    There is nothing where the file has no such list.
+    Nothing is yielded where the file has no such list.
     """
     path = os.path.join(folder, MANIFEST)
     try:

@@ -1,7 +1,7 @@
 """Hidden folders beside a destination, for files that are not complete yet.
 
-A folder is locked while its process writes. The lock ends with the process, however that ends, so that the next writer in the
-same place finds the folders of dead processes and removes them, and never those of live ones.
+A folder is locked while its process writes. The lock ends with the process, however that ends. So the next writer in the same
+place finds the folders of dead processes and removes them, and never those of live ones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def hidden_folder(parent: str, suffix: str = ".tmp", recover: Callable[[str], No
     Args:
         parent: The folder to create it in.
         suffix: The end of its name.
-        recover: Called before a folder is removed, to move out of it what must not be lost. The folder stays if it raises.
+        recover: Called before a folder is removed, to move files out of it that must not be lost. The folder stays if it raises.
     """
     _remove_dead(parent, suffix, recover)
     folder, lock = _create(parent, suffix)
@@ -42,7 +42,7 @@ def hidden_folder(parent: str, suffix: str = ".tmp", recover: Callable[[str], No
 def temporary_folder() -> Iterator[str]:
     """Create a locked folder for temporary files, and remove it at the end.
 
-    Unlike `tempfile.TemporaryDirectory`, it removes those of dead processes first: a model may take many gigabytes.
+    Unlike `tempfile.TemporaryDirectory`, it removes the folders of dead processes first, since a model may take many gigabytes.
     """
     with hidden_folder(tempfile.gettempdir()) as folder:
         yield folder
@@ -97,9 +97,9 @@ def _remove(folder: str, lock: int, recover: Callable[[str], None]) -> None:
 if sys.platform == "win32":
 
     def _lock(folder: str, wait: bool) -> int | None:
-        """Open a file in the folder, which cannot be removed while it is open.
+        """Open a file in the folder, which cannot be removed while the file is open.
 
-        Returns None where a live process has it open.
+        Returns None where a live process has the file open.
         """
         path = os.path.join(folder, "lock")
         try:
@@ -116,11 +116,8 @@ else:
     def _lock(folder: str, wait: bool) -> int | None:
         """Lock a folder of this user, and return the open descriptor.
 
-        Returns None where another process has the lock, or no lock can be had.
-
-        Where the file system has no locks, a new folder counts as locked and an old one stays.
-
-        Raises OSError where a new folder (`wait`) exists and cannot be opened.
+        Returns None where another process has the lock, or locking fails. Where the file system has no locks, a new folder counts
+        as locked and an old one stays. Raises OSError where a new folder (`wait`) exists and cannot be opened.
         """
         try:
             opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

@@ -5,11 +5,11 @@ a model is written, all pages of a weight are mapped in one call, and unmapped w
 system's cache. Otherwise the resident memory would grow by the whole checkpoint, and each page would cost a page fault: 1.1 GB
 took 0.55 s to write with page faults, and 0.18 s without.
 
-Where a file is written past the cache, weights that are not in it are read past it too (see `direct_files`): 13.5 GB took 5 s to
-read and 4 s to transpose so, and 7 and 12 s through the cache of a virtual machine.
+Where a file is written past the cache, weights that are not in the cache are read past it too (see `direct_files`). In this way,
+13.5 GB took 5 s to read and 4 s to transpose, and 7 and 12 s through the cache of a virtual machine.
 
-A file whose pages were changed in memory is left alone: unmapped, the changes would be lost. Without Linux's /proc, pages are
-read one by one and stay until the system needs the room.
+A file whose pages were changed in memory is left alone: unmapping would lose the changes. Without Linux's /proc, pages are read
+one by one and stay until the system needs the room.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _CHANGED = re.compile(r"^(?:Anonymous|Swap|Private_Hugetlb): +[1-9]", re.MULTILI
 
 
 class _Mapping(NamedTuple):
-    """A mapped file: the addresses, the offset of the first one in the file, the file."""
+    """A mapped file, with its addresses and the offset of the first one in the file."""
 
     addresses: range
     offset: int
@@ -50,7 +50,7 @@ class _Mapping(NamedTuple):
 
 
 class MappedFiles:
-    """The files that this process had mapped at the first use, without changed pages."""
+    """The mapped files of this process at the first use, without changed pages."""
 
     def __init__(self) -> None:
         self._tables: dict[str, list[_Mapping]] = {}
@@ -59,7 +59,7 @@ class MappedFiles:
     def read(self, tensor: torch.Tensor, name: str, past_cache: bool) -> tuple[torch.Tensor, Callable[[], None]]:
         """Read a weight, and return it with the function that ends its use.
 
-        What is returned is a copy if it was read past the cache. Nothing is done where the weight is in no such file.
+        A weight that was read past the cache is returned as a copy. A weight that is in no such file is returned as it is.
 
         Raises:
             SerializeError: The file has become shorter than the weight.
@@ -85,7 +85,7 @@ class MappedFiles:
 
 
 def _private_files(table: str) -> list[_Mapping]:
-    """Return the mapped files in a table of /proc, without changed ones."""
+    """List the mapped files in a table of /proc, without changed ones."""
     try:
         text = Path("/proc/self", table).read_text(errors="replace")
     except OSError:
@@ -101,7 +101,7 @@ def _addresses(tensor: torch.Tensor) -> range:
 
 
 def _pages(tensor: torch.Tensor) -> range:
-    """Return the addresses of the pages that a strided tensor is in."""
+    """Return the addresses of the pages of a strided tensor."""
     used = _addresses(tensor)
     return range(used.start // mmap.PAGESIZE * mmap.PAGESIZE, -(-used.stop // mmap.PAGESIZE) * mmap.PAGESIZE)
 
@@ -121,14 +121,14 @@ def _same_view(tensor: torch.Tensor, memory: memoryview) -> torch.Tensor:
 
 
 def _cached(pages: range) -> bool:
-    """Whether the system has most of the pages in its cache."""
+    """Return whether the system has most of the pages in its cache."""
     found = (ctypes.c_ubyte * (len(pages) // mmap.PAGESIZE))()
     failed = ctypes.CDLL(None).mincore(ctypes.c_void_p(pages.start), ctypes.c_size_t(len(pages)), found)
     return bool(failed) or 2 * sum(bytes(found)) > len(found)
 
 
 def _advise(pages: range, advice: int) -> int:
-    """Call madvise(2) and return its error number, 0 without an error."""
+    """Call madvise(2) and return its error number, or 0 without an error."""
     madvise = ctypes.CDLL(None, use_errno=True).madvise
     done = madvise(ctypes.c_void_p(pages.start), ctypes.c_size_t(len(pages)), ctypes.c_int(advice))
     return ctypes.get_errno() if done else 0

@@ -1,8 +1,8 @@
 """Read an ONNX model that anyone may have written.
 
-The message is checked before anything is made of it: `stored_tensors` checks the sizes of tensors and finds their external data,
-`_check_functions` what functions expand to. onnx-ir and ONNX Runtime would allocate what the sizes declare, open any file that a
-location names, and inline functions without a bound.
+The message is checked before anything is made of it. `stored_tensors` checks the sizes of tensors and finds their external data,
+and `_check_functions` bounds the nodes that functions expand to. onnx-ir and ONNX Runtime would allocate as much memory as the
+sizes declare, open any file that a location names, and inline functions without a bound.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ def read_model(path: str | os.PathLike[str]) -> ir.Model:
 
 
 def parse_model(contents: bytes, name: str, path: Path | None = None) -> ir.Model:
-    """Parse a model; `name` is for messages.
+    """Parse a model, with `name` for messages.
 
     Args:
         contents: The message.
-        name: What messages call it.
+        name: The name of the model in messages.
         path: The file that it comes from, with external data beside it; None where it may have none.
 
     Raises:
@@ -85,7 +85,10 @@ def parse_model(contents: bytes, name: str, path: Path | None = None) -> ir.Mode
 
 
 def _has_valid_texts(message: google.protobuf.message.Message) -> bool:
-    """Whether all texts of a message are Unicode; protobuf returns bytes for others."""
+    """Return whether all texts of a message are Unicode.
+
+    protobuf returns bytes for other texts.
+    """
     for field, value in message.ListFields():
         if field.type == field.TYPE_STRING:
             texts = [value] if isinstance(value, (str, bytes)) else value
@@ -107,7 +110,7 @@ def _no_model(name: str, error: Exception) -> OptionError:
 
 
 def _inner_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Generate every tensor of a model but the graph's initializers."""
+    """Yield every tensor of a model but the graph's initializers."""
     for root in (model.graph, *model.functions):
         for graph in (root, *_inner(root)):
             if isinstance(graph, onnx.GraphProto):
@@ -136,7 +139,7 @@ def _held(attribute: onnx.AttributeProto) -> Iterator[onnx.TensorProto]:
 
 
 def _inner(root: _Body) -> Iterator[onnx.GraphProto]:
-    """Generate the graphs inside of a graph or a function."""
+    """Yield the graphs inside of a graph or a function."""
     waiting = [root]
     while waiting:
         for attribute in _attributes(waiting.pop()):

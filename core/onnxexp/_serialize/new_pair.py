@@ -47,10 +47,10 @@ class NewPair:
         self.own_name = os.path.basename(path) + _OWN + _identity(hidden)
 
     def publish(self, write_interim: Callable[[NewFile], None]) -> str:
-        """Move both to their destinations; return the name of the data file.
+        """Move both files to their destinations, and return the name of the data file.
 
         Args:
-            write_interim: Write the model that refers to the data by `own_name`.
+            write_interim: Writes the model that refers to the data by `own_name`.
         """
         folder = os.path.dirname(self.model.path)
         for file in (self.data, self.model):
@@ -108,7 +108,7 @@ class NewPair:
 def new_pair(path: str, data_path: str) -> Iterator[NewPair]:
     """Open new files for a model and its data.
 
-    They disappear without `NewPair.publish`.
+    Both files disappear without `NewPair.publish`.
     """
     with hidden_folder(os.path.dirname(path)) as hidden:
         pair = NewPair(path, data_path, hidden)
@@ -118,7 +118,7 @@ def new_pair(path: str, data_path: str) -> Iterator[NewPair]:
 
 @contextlib.contextmanager
 def superseded_data(path: str) -> Iterator[None]:
-    """Remove the data files with names of their own that the block makes useless.
+    """Remove the data files with names of their own that the `with` makes useless.
 
     The block moves another model to `path`. Data of live writers stays: the model that refers to it may follow at any time.
     """

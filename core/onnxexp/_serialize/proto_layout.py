@@ -1,9 +1,9 @@
 """Compute the offset of each part of a model file before the first write.
 
-onnx-ir serializes the skeleton: everything but the initializers of the main graph, which is small. One record per
-initializer follows, and its contents are read from the tensor while they are written. The tags and lengths around the
-graph, around each initializer and around its `raw_data` are encoded here. The result is an ordinary protobuf message; only
-the order of its fields differs from that of `SerializeToString`.
+onnx-ir serializes the skeleton, which is everything but the initializers of the main graph, and small. One record per initializer
+follows, and its contents are read from the tensor while they are written. The tags and lengths around the graph, around each
+initializer and around its `raw_data` are encoded here. The result is an ordinary protobuf message; only the order of its fields
+differs from that of `SerializeToString`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LARGE = 1 << 20
 
 
 class Part(NamedTuple):
-    """A range of a file: bytes, or the contents of a tensor; messages use `name`."""
+    """A range of a file, as bytes or a tensor's contents, with a name for messages."""
 
     offset: int
     size: int
@@ -40,7 +40,7 @@ class Part(NamedTuple):
 
 
 class FileLayout(NamedTuple):
-    """A file: its size, and its parts by offset. Gaps between parts read as zeros."""
+    """A file by its size and its parts by offset, with zeros in gaps between parts."""
 
     parts: Sequence[Part] = ()
     size: int = 0
@@ -52,7 +52,7 @@ def lay_out(model: ir.Model, location: str | None = None, threshold: int = 0) ->
     The data file, where `location` names one, has the initializers of `threshold` bytes and more.
 
     Raises:
-        SerializeError: An initializer has no value, or what is not an initializer exceeds protobuf's limit.
+        SerializeError: An initializer has no value, or the rest of the model exceeds protobuf's limit.
     """
     records: list[tuple[bytes, ir.TensorProtocol | None]] = []
     external: list[Part] = []
@@ -82,7 +82,7 @@ def lay_out(model: ir.Model, location: str | None = None, threshold: int = 0) ->
 
 @contextlib.contextmanager
 def _valid_text() -> Iterator[None]:
-    """Turn the errors for a text that has no encoding into a SerializeError."""
+    """Replace the errors for a text without an encoding by a SerializeError."""
     try:
         yield
     except (UnicodeEncodeError, ir.serde.SerdeError) as error:
@@ -167,7 +167,7 @@ def describe(proto: onnx.TensorProto, name: str, tensor: ir.TensorProtocol) -> N
 
 
 def _aligned(end: int, size: int) -> int:
-    """Round up to an offset that a runtime can map: a page, or 64 KiB if large."""
+    """Round up to an offset that a runtime can map, a page, or 64 KiB if large."""
     page = _LARGE_PAGE if size >= _LARGE else _PAGE
     return -(-end // page) * page
 

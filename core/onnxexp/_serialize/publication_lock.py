@@ -26,9 +26,9 @@ _INTERVAL = 0.002
 
 @contextlib.contextmanager
 def publication_lock(parent: str) -> Iterator[bool]:
-    """Lock a folder; yield False where another writer does not release it in time.
+    """Lock a folder, or yield False where another writer does not release it in time.
 
-    Windows cannot rename a folder with an open file in it; there the lock is not taken, and True is yielded.
+    Windows cannot rename a folder with an open file in it. There the lock is not taken, and True is yielded.
     """
     if sys.platform == "win32":
         yield True
@@ -45,7 +45,7 @@ def publication_lock(parent: str) -> Iterator[bool]:
 
 
 def _renamed(folder: str, lock: str) -> bool:
-    """Rename the folder as soon as the name is free; return False if it is not."""
+    """Rename the folder as soon as the name is free, or return False after a timeout."""
     end = time.monotonic() + _PATIENCE
     while True:
         try:

@@ -16,7 +16,7 @@ T = TypeVar("T")
 def read_ahead(items: Generator[T], count: int) -> Generator[T]:
     """Generate a few items on a second thread while the caller uses others.
 
-    An exception of the generator is raised in the place of its item. It is closed in the end.
+    An exception of the generator is raised in the place of its item. The generator is closed in the end.
     """
     end = object()
     with contextlib.closing(items), ThreadPoolExecutor(1, "onnxexp-read-ahead") as thread:

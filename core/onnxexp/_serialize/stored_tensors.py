@@ -43,7 +43,7 @@ _NUMBER = re.compile(r"[0-9]{1,19}")
 
 
 def is_external(tensor: onnx.TensorProto) -> bool:
-    """Whether a tensor's data is in another file."""
+    """Return whether a tensor's data is in another file."""
     return bool(tensor.data_location == onnx.TensorProto.EXTERNAL)
 
 
@@ -97,7 +97,7 @@ class DataFiles:
     """The data files of a model, each mapped once.
 
     Args:
-        model: What messages call the model.
+        model: The name of the model in messages.
         path: The model's file; None for one without.
     """
 
@@ -107,7 +107,10 @@ class DataFiles:
         self._by_place: dict[Path, _DataFile] = {}
 
     def load(self, tensor: onnx.TensorProto) -> None:
-        """Put the external data of a tensor into its message. Raises as `mapped`."""
+        """Put the external data of a tensor into its message.
+
+        Raises OptionError as `mapped`.
+        """
         tensor.raw_data = self._read(tensor).tobytes()
         tensor.ClearField("external_data")
         tensor.data_location = onnx.TensorProto.DEFAULT
@@ -115,8 +118,8 @@ class DataFiles:
     def mapped(self, tensor: onnx.TensorProto) -> ir.TensorProtocol:
         """Return a tensor whose elements are those of the mapped file.
 
-        Raises OptionError where its data cannot be read: it names no regular file in the model's folder, or a range that the file
-        does not have.
+        Raises OptionError where its data cannot be read, since it names no regular file in the model's folder, or a range that
+        the file lacks.
         """
         data, dtype, shape = self._read(tensor), _T(tensor.data_type), ir.Shape(tensor.dims)
         found: ir.TensorProtocol
@@ -172,7 +175,7 @@ class DataFiles:
     def _place(self, tensor: onnx.TensorProto, location: str) -> Path:
         """Return the path of a location, which is in the model's folder or below.
 
-        The model may be a link; then the data may be beside its target, as in the cache of huggingface_hub.
+        If the model is a link, the data may be beside its target, as in the cache of huggingface_hub.
         """
         if self._path is None:
             raise self._error(tensor, f"{location[:100]!a}, and a model in memory has no folder")

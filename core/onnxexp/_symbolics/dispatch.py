@@ -44,8 +44,8 @@ class Candidate:
 class Dispatcher:
     """The tables of all selected plugins as one.
 
-    Where several plugins claim an operator, one that the user passed to the call wins, then the one that `prefer` names, then
-    one whose table has ``override=True``. The others follow where it declines. The order of the plugins never matters.
+    Where several plugins claim an operator, one that the user passed to the call wins, then the one that `prefer` names, then one
+    whose table has ``override=True``. The others follow where it declines. The order of the plugins never matters.
 
     Attributes:
         conflicts: One message for each pair of plugins that claim the same operators, with those operators.
@@ -62,7 +62,7 @@ class Dispatcher:
         self.conflicts = self._conflicts() if len({source.plugin for source in self._all}) > 1 else []
 
     def candidates(self, op: str, opset: int) -> list[Candidate]:
-        """Return the symbolics for an operator's overload at an opset, in calling order.
+        """List the symbolics for an operator's overload at an opset, in calling order.
 
         Raises PluginConflict where plugins claim it and none wins.
         """
@@ -71,7 +71,7 @@ class Dispatcher:
         return self.serving(op, opset)
 
     def serving(self, op: str, opset: int) -> list[Candidate]:
-        """Return the symbolics as in `candidates`, of conflicting plugins too."""
+        """List the symbolics as in `candidates`, of conflicting plugins too."""
         return [
             Candidate(source, entry)
             for source in self._sources(op)
@@ -80,15 +80,12 @@ class Dispatcher:
         ]
 
     def conflict(self, op: str) -> str:
-        """Return the plugins that claim an operator of which none wins, and the cure.
-
-        Else "".
-        """
+        """Describe the conflict of plugins over an operator, with the cure, or return ""."""
         sources = self._sources(op) if self.conflicts else []
         return "\n".join(_conflict((str(sources[0]), str(rival)), [op]) for rival in self._rivals(op, sources))
 
     def registered(self, op: str) -> list[Candidate]:
-        """Return the symbolics for an operator's overload at any opset, best table first."""
+        """List the symbolics for an operator's overload at any opset, best table first."""
         return [Candidate(source, entry) for source in self._sources(op) for entry in source.table.versions(op)]
 
     @functools.cached_property
@@ -100,14 +97,14 @@ class Dispatcher:
         return any(len(source.table) for source in self._all)
 
     def _sources(self, op: str) -> list[Source]:
-        """Return the tables that claim an operator's overload, best first."""
+        """List the tables that claim an operator's overload, best first."""
         claiming = [source for source in self._all if source.table.versions(op)]
         if len(claiming) > 1:
             claiming.sort(key=lambda source: (self.rank(op, source), source.plugin, op not in source.table.operators()))
         return claiming
 
     def rank(self, op: str, source: Source) -> tuple[bool, bool, bool]:
-        """Return a sort key: the user's tables, then preferred, then overriding ones."""
+        """Return a sort key that puts the user's, preferred and overriding tables first."""
         preferred = self._prefer.get(op) or self._prefer.get(op.partition(".")[0])
         return not source.user, source.plugin != preferred, not source.table.override
 
@@ -124,7 +121,7 @@ class Dispatcher:
                 )
 
     def _rivals(self, op: str, sources: list[Source]) -> list[Source]:
-        """Return the other tables of other plugins that rank as high as the first one."""
+        """List the other plugins' tables that rank as high as the first one."""
         return [
             other for other in sources[1:]
             if other.plugin != sources[0].plugin and other.table is not sources[0].table

@@ -28,9 +28,9 @@ class Symbolic:
         since: The first target opset that it serves.
         function: Called as ``function(op, *args)`` with every argument of the torch schema, in order.
         direct: The ONNX operator where this is a one-to-one entry, else "".
-        until: The last target opset that it serves; None where there is none.
+        until: The last target opset that it serves, or None.
         dtypes: The dtypes that it takes in tensor arguments; None: any.
-        static_shapes: Every size of every tensor argument must be known at export.
+        static_shapes: Whether every size of every tensor argument must be known at export.
     """
 
     op: str
@@ -45,7 +45,7 @@ class Symbolic:
         return self.since <= opset and (self.until is None or opset <= self.until)
 
     def refusal(self, args: Sequence[Any]) -> str:
-        """Return the declared limit that these arguments exceed, "" where there is none."""
+        """Describe the declared limit that these arguments exceed, or return ""."""
         if self.dtypes is None and not self.static_shapes:
             return ""
         for tensor in _tensors(args):
@@ -59,25 +59,28 @@ class Symbolic:
     def name(self) -> str:
         """The function's full name (``onnxexp_aten.math.gelu``).
 
-        ``onnx.Relu`` for a one-to-one entry.
+        A one-to-one entry has the name ``onnx.Relu``.
         """
         return f"onnx.{self.direct}" if self.direct else name_of(self.function)
 
     @property
     def location(self) -> str:
-        """``file:line`` of the function; "" for a one-to-one entry."""
+        """The ``file:line`` of the function, or "" for a one-to-one entry."""
         return "" if self.direct else location_of(self.function)
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Return the full name of a function, a method or a callable object's class."""
+    """Return the full name of a function, a method, or a callable object's class."""
     plain = inspect.unwrap(function)
     named = plain if inspect.isroutine(plain) else type(plain)
     return f"{named.__module__}.{named.__qualname__}"
 
 
 def location_of(function: Callable[..., Any]) -> str:
-    """``file:line`` of a function, a method, or an object's `__call__`; "" for C."""
+    """Return the ``file:line`` of a function, a method, or an object's `__call__`.
+
+    Returns "" for functions in C.
+    """
     plain = inspect.unwrap(function)
     plain = getattr(plain, "__func__", plain)  # a method's function
     code = getattr(plain, "__code__", None) or getattr(type(plain).__call__, "__code__", None)  # an object has none of its own
@@ -93,7 +96,7 @@ def _tensors(args: Sequence[Any]) -> Iterator[Tensor]:
 
 
 class SymbolicTable:
-    """The symbolics of a torch namespace; names with ``::`` may belong to others.
+    """The symbolics of a torch namespace, and of others by names with ``::``.
 
     With `override=True` this table's entries win over another plugin's entries for the same operators.
     """
@@ -112,12 +115,11 @@ class SymbolicTable:
         dtypes: Collection[torch.dtype] | None = None,
         static_shapes: bool = False,
     ) -> Callable[[Function], Function]:
-        """Register a function: ``"gelu"`` is every overload, ``"add.Tensor"`` only one.
+        """Register a function for operators by name.
 
-        `until`, `dtypes` and `static_shapes` declare what it cannot do, see `Symbolic`.
-
-        Raises ValueError where the table has an entry for the same operator and `since` already, PluginError for what is no
-        function and for opsets that are no numbers.
+        ``"gelu"`` is every overload, ``"add.Tensor"`` only one. `until`, `dtypes` and `static_shapes` declare the function's
+        limits, see `Symbolic`. Raises ValueError where the table has an entry for the same operator and `since` already, and
+        PluginError for an object that is no function and for opsets that are no numbers.
         """
         limits = None if dtypes is None else frozenset(dtypes)
 
@@ -148,12 +150,12 @@ class SymbolicTable:
                 self._add(entry)
 
     def find(self, op: str, opset: int) -> Symbolic | None:
-        """Return the entry for an overload at an opset: the one with the highest `since`."""
+        """Return the entry for an overload at an opset, the one with the highest `since`."""
         fitting = [entry for entry in self.versions(op) if entry.serves(opset)]
         return fitting[-1] if fitting else None
 
     def versions(self, op: str) -> list[Symbolic]:
-        """Return the entries for an overload by `since`, else those for the operator."""
+        """List the entries for an overload by `since`, else those for the operator's name."""
         return self._entries.get(op) or self._entries.get(op.partition(".")[0]) or []
 
     def operators(self) -> frozenset[str]:
@@ -161,7 +163,7 @@ class SymbolicTable:
         return frozenset(self._entries)
 
     def packets(self) -> frozenset[str]:
-        """Return the names of those operators, without overloads."""
+        """Return the names of the operators with entries, without overloads."""
         return frozenset(self._packets)
 
     def __iter__(self) -> Iterator[Symbolic]:

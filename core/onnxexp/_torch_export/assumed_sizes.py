@@ -1,4 +1,4 @@
-"""Check what torch.export assumes of sizes that depend on values."""
+"""Check torch.export's assumptions about sizes that depend on values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FIXED_SIZE = re.compile(r"expression Eq\(u\d+, \d+\)")
 
 
 class _Run(torch.fx.Interpreter):
-    """Run a program, and keep the first node with a rank that was not captured."""
+    """A run of a program that keeps the first node with a rank that was not captured."""
 
     extra_traceback = False
     differs: torch.fx.Node | None = None
@@ -63,7 +63,7 @@ def check_assumed_sizes(program: ExportedProgram, args: Any, kwargs: Any) -> Non
 
 
 def _assumes(node: torch.fx.Node) -> bool:
-    """Whether a node assumes a size that depends on values."""
+    """Return whether a node assumes a size that depends on values."""
     if "_assert_scalar" in str(node.target):
         return _FIXED_SIZE.search(str(node.args[1:])) is not None
     return any(map(free_unbacked_symbols, compared_with_one(node)))

@@ -25,9 +25,9 @@ _Sizes: TypeAlias = dict[sympy.Symbol, Any]
 
 
 def larger_sizes(program: ExportedProgram, spec: DynamicSpec) -> dict[tuple[int, int], int]:
-    """Return sizes for another capture by leaf and axis; empty if none is needed.
+    """Return sizes for another capture by leaf and axis, empty if it is not needed.
 
-    Derived sizes are 2 or more where a factor serves. Conditions on sums of sizes hold as at the user's sizes.
+    Derived sizes are 2 or more if a factor can make them so. Conditions on sums of sizes hold as at the user's sizes.
     """
     values = shape_env(program).backed_var_to_val
     groups = {  # axes of one name and size grow together
@@ -61,7 +61,7 @@ def _enlarge(unit: sympy.Expr, sizes: _Sizes, groups: _Sizes) -> None:
 
 
 def _restore_difference(difference: sympy.Expr, own: _Sizes, sizes: _Sizes, groups: _Sizes) -> None:
-    """Enlarge one size, so that a difference is what it is at the user's sizes."""
+    """Enlarge one size, so that a difference equals the one at the user's sizes."""
     excess = difference.xreplace(sizes) - difference.xreplace(own)
     terms = [term for term in sorted(difference.free_symbols, key=str) if difference.coeff(term) * excess == -abs(excess)]
     group = groups.get(terms[0]) if terms else None
@@ -74,7 +74,7 @@ def _own_sizes(program: ExportedProgram, spec: DynamicSpec) -> _Sizes:
 
 
 def holds_at_example(program: ExportedProgram, spec: DynamicSpec) -> bool:
-    """Whether a program is right at the sizes of the user's example."""
+    """Return whether a program is right at the sizes of the user's example."""
     own, env = _own_sizes(program, spec), shape_env(program)
     # torch takes sizes that broadcast for equal, which one of them may not be in the example
     equal = (guard.expr for guard in env.guards if isinstance(guard.expr, sympy.Eq))

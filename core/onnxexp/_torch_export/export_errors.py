@@ -44,7 +44,10 @@ _OF_TORCH = (LookupError, AssertionError, AttributeError, PendingUnbackedSymbolN
 
 
 def branches_on_values(error: BaseException) -> bool:
-    """Whether the model branches on a run-time value: no mode and no size helps."""
+    """Return whether the model branches on a run-time value.
+
+    The capture of such a model fails in every mode and at every size.
+    """
     # a number alone, as in x[int(i)], may do in strict mode
     return any(isinstance(link, GuardOnDataDependentSymNode) and not link.cond.is_Symbol for link in _chain(error))
 
@@ -52,8 +55,8 @@ def branches_on_values(error: BaseException) -> bool:
 def explain(error: BaseException, spec: DynamicSpec, changed: Sequence[str], before: BaseException | None = None) -> str:
     """Explain a failed capture without tracebacks and logging flags.
 
-    `changed` are the enlarged axes. `before` is the failure of the attempt before: that of strict mode has no traceback through
-    torch's kernels.
+    `changed` are the enlarged axes. `before` is the failure of the attempt before, since a failure of strict mode has no
+    traceback through torch's kernels.
     """
     text = str(error).partition("\nThe error above occurred when calling torch.export")[0]
     chain = list(_chain(error))
@@ -114,7 +117,7 @@ class _GuardLines:
         return _location_text(lines[-1]) if lines else ""
 
     def _describe(self, source: str) -> tuple[str, str | None]:
-        """Describe ``L['x'].size()[0]``; return the description and the axis' name."""
+        """Describe ``L['x'].size()[0]``, and return the description and the axis' name."""
         found = self._find(source)
         if found is None:
             return source, None

@@ -27,7 +27,7 @@ _CURE = (
 
 
 def frozen_sizes(program: ExportedProgram, spec: DynamicSpec) -> str:
-    """Return a message on equalities that fix a dynamic axis; "" if there are none."""
+    """Return a message on equalities that fix a dynamic axis, or ""."""
     required = {symbol for symbol, size in input_symbols(program, spec).items() if size.request and size.request.required}
     values = shape_env(program).backed_var_to_val
     found = [text for expr, text in conditions(program, spec).items() if expr.free_symbols & required and _bounds(expr, values)]
@@ -35,7 +35,7 @@ def frozen_sizes(program: ExportedProgram, spec: DynamicSpec) -> str:
 
 
 def _bounds(expr: sympy.Expr, values: Mapping[sympy.Symbol, sympy.Integer]) -> bool:
-    """Whether an equality holds at no large size, alone or together."""
+    """Return whether an equality holds at no large size, alone or together."""
     if isinstance(expr, sympy.Or):
         return all(_bounds(part, values) for part in expr.args)
     if not isinstance(expr, sympy.Eq):

@@ -39,7 +39,7 @@ def _dtype(arg: Any) -> torch.dtype | None:
 
 @dataclasses.dataclass(eq=False)
 class Converter:
-    """Convert one fx graph; a nested graph has a converter of its own.
+    """The conversion of one fx graph, with a converter of its own for a nested graph.
 
     Attributes:
         module: The fx graph.
@@ -122,10 +122,10 @@ class Converter:
         return self.conversions[name](self, node)
 
     def _cast(self, args: list[Any], node: torch.fx.Node) -> list[Any]:
-        """Append the casts that autocast does: floating inputs to the dtype of the result.
+        """Append the casts of floating inputs to the result's dtype under autocast.
 
-        They apply to the operators with an autocast kernel, and to composites of those (einsum). For any other operator, type
-        promotion, a `dtype` argument or a write into `self` explains the dtype of the result.
+        The casts apply to the operators with an autocast kernel, and to composites of those (einsum). For any other operator,
+        type promotion, a `dtype` argument or a write into `self` explains the dtype of the result.
         """
         meta, target = node.meta.get("val"), node.target
         assert isinstance(target, torch._ops.OpOverload)
@@ -163,7 +163,7 @@ class Converter:
         return self.append(scalar_op(name, args), args, node)
 
     def append(self, op: str, args: Sequence[Any], node: torch.fx.Node, blocks: Sequence[Graph] = ()) -> Any:
-        """Append a node to the neutral graph; return its value, or the list of its values."""
+        """Append a node to the neutral graph, and return its value or list of values."""
         meta = node.meta.get("val")
         if isinstance(meta, (bool, int, float)) and op.startswith("aten::sym_"):
             return meta

@@ -15,7 +15,7 @@ __all__ = ["CONVERSIONS"]
 
 
 def _inline(outer: Converter, module: torch.fx.GraphModule, args: Sequence[Any], into: Graph) -> list[Any]:
-    """Convert a submodule called with `args` into a graph; return its outputs."""
+    """Convert a submodule called with `args` into a graph, and return its outputs."""
     inner = Converter(
         module, Graph(nodes=into.nodes, params=outer.graph.params), outer.dim_text, outer.conversions, outer.autocast
     )
@@ -85,7 +85,7 @@ def _slice_type(x: Value) -> TensorType:
 
 
 def _grad_mode(converter: Converter, node: torch.fx.Node) -> Any:
-    """Inline a region under another grad mode: it computes the same values."""
+    """Inline a region under another grad mode, which computes the same values."""
     _, body, *args = converter.look_up(node.args)
     return _inline(converter, body, args, converter.graph)
 

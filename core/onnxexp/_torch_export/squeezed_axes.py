@@ -22,7 +22,7 @@ def compared_with_one(node: torch.fx.Node) -> list[torch.SymInt]:
 
 
 def is_returned_squeeze(node: torch.fx.Node) -> bool:
-    """Whether a node squeezes, and the program only returns its result."""
+    """Return whether a node squeezes, and the program only returns its result."""
     return str(node.target).startswith("aten.squeeze.") and all(user.op == "output" for user in node.users)
 
 
@@ -41,7 +41,7 @@ def possibly_one(node: torch.fx.Node) -> dict[int, torch.SymInt]:
 
 
 def _is_only_broadcast(node: torch.fx.Node) -> bool:
-    """Whether a tensor only meets others of a higher rank, pointwise.
+    """Return whether a tensor is used only pointwise, with tensors of a higher rank.
 
     A first axis of size 1 broadcasts there as if it were removed. Another tensor of the same rank may be squeezed as well.
     """

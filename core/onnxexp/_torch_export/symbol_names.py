@@ -33,7 +33,7 @@ def symbol_names(program: ExportedProgram, spec: DynamicSpec, *, each: bool = Fa
     plans memory on the assumption that one name is one size.
 
     The table belongs to one export: `dim_text` adds new symbols to it. With `each`, sizes that torch found equal keep own names,
-    and there is no warning.
+    without a warning.
     """
     names: dict[sympy.Expr, str] = {}
     found = list(input_sizes(program, spec))
@@ -63,7 +63,7 @@ def check_dynamic(program: ExportedProgram, spec: DynamicSpec) -> None:
 
 
 def size_label(leaf: Leaf, axis: int | None, request: Axis | None) -> str:
-    """Return the text of a size in an error: ``axis 0 of input x (batch)``."""
+    """Return the text of a size in an error, such as ``axis 0 of input x (batch)``."""
     name = f" ({request.name})" if request is not None and request.name else ""
     return f"{f'axis {axis} of ' if axis is not None else ''}input {leaf.name}{name}"
 
@@ -105,7 +105,7 @@ class InputSize:
 
     @property
     def range(self) -> tuple[Any, Any]:
-        """The least and the largest size that the user asked for."""
+        """The least and the largest size that the user requested."""
         dim = self.request.dim if self.request is not None else Dim.AUTO
         return -int_oo if dim.min is None else dim.min, int_oo if dim.max is None else dim.max
 

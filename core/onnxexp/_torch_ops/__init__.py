@@ -1,1 +1,1 @@
-"""Facts about torch operators: schemas and result types."""
+"""Facts about torch operators, such as schemas and result types."""

@@ -1,7 +1,7 @@
 """Result types of a torch operator, from a run on meta tensors.
 
-Each unknown size has two stand-ins, one for each of two runs. A result size that is equal in both runs is static. One that is
-a pair of stand-ins is that unknown size. Any other is a new unknown size.
+Each unknown size has two stand-ins, one for each of two runs. A result size that is equal in both runs is static. A size whose
+two values are a pair of stand-ins is that unknown size. Any other is a new unknown size.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Sizes:
     def of(self, key: Any, run: int) -> int:
         """Return the stand-in of a size in one of the runs.
 
-        Raises IndexError where there are too many sizes.
+        Raises IndexError for too many sizes.
         """
         if key not in self.numbers:
             first, second = _PRIMES[len(self.numbers)]
@@ -49,7 +49,7 @@ class _Sizes:
 
 
 def result_types(op: torch._ops.OpOverload | None, args: Sequence[Any], fresh: Callable[[], str]) -> list[TensorType] | None:
-    """Compute the result types, a list's elements one by one; None where torch fails.
+    """Compute the result types, a list's elements one by one, or None if torch fails.
 
     `args` are Values, Tensors and Python constants, all of the schema's; `fresh()` names an unknown size.
     """
@@ -71,7 +71,7 @@ def result_types(op: torch._ops.OpOverload | None, args: Sequence[Any], fresh: C
 
 
 def _run(op: torch._ops.OpOverload, args: Sequence[Any]) -> list[torch.Tensor]:
-    """Run an operator and return its tensors; some arguments go by name."""
+    """Run an operator, with some arguments by name, and return its tensors."""
     pairs = [
         (argument, torch.device("meta") if argument.name == "device" else arg)
         for argument, arg in zip(op._schema.arguments, args, strict=True)

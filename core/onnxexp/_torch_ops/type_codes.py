@@ -22,7 +22,7 @@ TYPE_CODES: dict[str, tuple[Any, ...]] = {"ScalarType": DTYPES, "Layout": _LAYOU
 
 
 def type_code(value: Any) -> Any:
-    """Return the code of a dtype, a layout or a memory format; anything else as it is."""
+    """Return the code of a dtype, layout or memory format, and other values unchanged."""
     if not isinstance(value, (torch.dtype, torch.layout, torch.memory_format)):
         return value
     return next((table.index(value) for table in TYPE_CODES.values() if value in table), value)

@@ -1,4 +1,4 @@
-"""Test cases: export a function at several opsets, compare with eager."""
+"""Export functions at several opsets as test cases, and compare with eager."""
 
 from __future__ import annotations
 
@@ -109,12 +109,12 @@ class Case:
         return {"args": _copy(self.inputs), "opset_version": opset, "dynamic_shapes": shapes, "plugins": self.plugins}
 
     def emitted_at(self, opset: int) -> Emitted | None:
-        """Return the expected ONNX operators at an opset; None allows any."""
+        """Return the expected ONNX operators at an opset, or None for any."""
         applicable = [first for first in self.emits if first <= opset]
         return self.emits[max(applicable)] if applicable else None
 
     def runs(self) -> list[tuple[int, bool]]:
-        """Return every checked (opset, dynamic) pair, at the opsets that onnx knows."""
+        """List every checked (opset, dynamic) pair, at opsets of the installed onnx."""
         known = [opset for opset in self.opsets if opset <= onnx.defs.onnx_opset_version()]
         return [(opset, dynamic) for opset in known for dynamic in ((False, True) if self.dynamic else (False,))]
 
@@ -166,7 +166,7 @@ class _Function(torch.nn.Module):
 
 
 def check_case(case: Case, opset: int | None = None, *, dynamic: bool | None = None) -> onnxexp.ONNXProgram:
-    """Export a case, validate it, run it in ONNX Runtime, compare with eager.
+    """Export a case, validate it, run it in ONNX Runtime, and compare with eager.
 
     Args:
         case: The case.
@@ -281,7 +281,7 @@ def _copy(inputs: Sequence[Any]) -> tuple[Any, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class CaseRow:
-    """A case at one opset, static or dynamic: what `cases` gives a test as `check`."""
+    """A case at one opset, static or dynamic, the `check` of a test with `cases`."""
 
     case: Case
     opset: int
@@ -294,7 +294,7 @@ class CaseRow:
 def cases(*listed: Case) -> Any:
     """Parametrize a test with `check` over cases, opsets, static and dynamic.
 
-    A decorator for pytest. `check()` runs one check and returns the program, see `check_case`.
+    The result is a decorator for pytest. `check()` runs one check and returns the program, see `check_case`.
     """
     import pytest
 
@@ -302,7 +302,7 @@ def cases(*listed: Case) -> Any:
 
 
 class _CaseParameters(list[Any]):
-    """The parameters from `cases`; `cases_of` recognises them by this type."""
+    """The parameters from `cases`, which `cases_of` recognises by this type."""
 
 
 def _parameters(listed: Sequence[Case], pytest: Any) -> Iterator[Any]:

@@ -22,8 +22,8 @@ Sizes = dict[str, int]
 def larger_sizes(example: Mapping[str, int]) -> Iterator[Sizes]:
     """Yield larger sizes, the most telling first.
 
-    All differ from each other; equal ones stay equal, one longer; all double, which keeps divisibility; then those that are
-    equal in the example grow alone, then each pair of them, then each symbol.
+    In the first sizes, all symbols differ from each other. Then groups of symbols grow by one and double, while the other symbols
+    stay: all symbols, those that are equal in the example, each pair of them, and each symbol. Doubling keeps divisibility.
     """
     if not example:
         return
@@ -37,7 +37,7 @@ def larger_sizes(example: Mapping[str, int]) -> Iterator[Sizes]:
 
 
 def sizes_of_one(example: Mapping[str, int], accepts: Callable[[Sizes], bool]) -> Sizes | None:
-    """Return the sizes with as many ones as `accepts` allows; None if it allows none."""
+    """Return the sizes with as many ones as `accepts` allows, or None without ones."""
     if not example or accepts(dict.fromkeys(example, 1)):
         return dict.fromkeys(example, 1) or None
     chosen = dict(example)
@@ -76,7 +76,7 @@ def symbol_values(model: onnx.ModelProto, example: Mapping[str, torch.Tensor]) -
 
 
 def declared_shape(slot: onnx.ValueInfoProto, shape: Sequence[int], sizes: Mapping[str, int]) -> list[int]:
-    """Return a declared shape at these values; `shape` fills in unknown sizes."""
+    """Return a declared shape at these values, with unknown sizes from `shape`."""
     dims = list(slot.type.tensor_type.shape.dim)[: len(shape)]  # without the extra axis of complex values
     found = (
         size_at(dim.dim_param, sizes) if dim.dim_param else dim.dim_value if dim.HasField("dim_value") else None for dim in dims

@@ -32,7 +32,7 @@ def schemas(op: str) -> tuple[torch.FunctionSchema, ...]:
 
 
 def unknown(op: str) -> str:
-    """Return the problem with an operator's name.
+    """Describe the problem with an operator's name.
 
     Returns "" if torch defines it or a capture emits it for Python numbers.
     """
@@ -47,7 +47,7 @@ def _full(schema: torch.FunctionSchema) -> str:
 
 
 def _required_schemas(op: str) -> Sequence[torch.FunctionSchema]:
-    """Return the schemas that an entry must accept: those without writes.
+    """Return the schemas, without writes, that an entry must accept.
 
     An entry for a whole name need not accept overloads that exist only in TorchScript's interpreter (``aten::log.int_int``), nor
     those by the names of dimensions, which torch 2.13 no longer has.
@@ -69,9 +69,9 @@ def _is_dispatched(schema: torch.FunctionSchema) -> bool:
 
 
 def arity(function: Callable[..., Any], op: str, hidden: Sequence[str]) -> list[str]:
-    """Return the problem for each schema with an unsuitable number of arguments.
+    """Describe the problem for each schema with an unsuitable number of arguments.
 
-    Overloads in `hidden` are skipped: they have entries of their own.
+    Overloads in `hidden` are skipped, since they have entries of their own.
     """
     parameters = _parameters(function)
     named = [each for each in parameters if each.kind is not each.VAR_POSITIONAL]
@@ -97,9 +97,9 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def _names(function: Callable[..., Any], schema: torch.FunctionSchema) -> str:
-    """Return the first mismatch between a parameter's name and the schema.
+    """Describe the first mismatch between a parameter's name and the schema.
 
-    Returns "" without one. Names after ``*`` are free.
+    Returns "" if all names agree. Names after ``*`` are free.
     """
     for parameter, argument in zip(_parameters(function), schema.arguments, strict=False):
         if parameter.kind is parameter.VAR_POSITIONAL:
@@ -114,11 +114,9 @@ def _names(function: Callable[..., Any], schema: torch.FunctionSchema) -> str:
 
 
 def docstring(function: Callable[..., Any], ops: Sequence[str]) -> str:
-    """Return the problem with a docstring, which must begin with a schema.
+    """Describe the problem with a docstring, or return "".
 
-    It must be the schema of one of the operators. Returns "" without a problem.
-
-    The parameters must have the names in that schema.
+    The docstring must begin with the schema of one of the operators. The parameters must have the names in that schema.
     """
     text = inspect.getdoc(function) or ""
     example = next((str(schema).partition("::")[2] for op in ops for schema in _required_schemas(op)), ops[0])
@@ -145,7 +143,8 @@ def docstring(function: Callable[..., Any], ops: Sequence[str]) -> str:
 def _parse(text: str, namespace: str) -> tuple[torch.FunctionSchema, bool] | str | None:
     """Parse the schema at the beginning of a text.
 
-    Returns the schema and whether ``...`` replaces its last arguments; torch's error message; or None without a schema.
+    Returns the schema and whether ``...`` replaces its last arguments. Returns torch's error message for a malformed schema, and
+    None without a schema.
     """
     flat = " ".join(text.split())
     head, closing = _HEAD.match(flat), _closing(flat)
@@ -162,7 +161,7 @@ def _parse(text: str, namespace: str) -> tuple[torch.FunctionSchema, bool] | str
 
 
 def _closing(text: str) -> int:
-    """Return the index of the parenthesis that closes the first one, 0 without one."""
+    """Return the index of the parenthesis that closes the first one, or 0."""
     depth = 0
     for position, character in enumerate(text):
         depth += (character == "(") - (character == ")")
@@ -172,7 +171,7 @@ def _closing(text: str) -> int:
 
 
 def _difference(documented: torch.FunctionSchema, real: torch.FunctionSchema, partial: bool) -> str:
-    """Return the difference between a documented and the real schema.
+    """Describe the difference between a documented and the real schema.
 
     int equals SymInt, and result names are optional.
     """

@@ -1,4 +1,4 @@
-"""Check the entries of a symbolic table: schema, docstring, opsets, tests."""
+"""Check the entries of a symbolic table by schema, docstring, opsets and tests."""
 
 from __future__ import annotations
 
@@ -177,16 +177,13 @@ def _called_entries(
 
 
 def _highest(case: Case) -> int:
-    """Return a case's highest opset that the installed onnx knows.
-
-    If there is none, returns its lowest.
-    """
+    """Return a case's highest opset of the installed onnx, else its lowest opset."""
     return max((opset for opset in case.opsets if opset <= NEWEST), default=min(case.opsets))
 
 
 @contextlib.contextmanager
 def _record_calls(table: SymbolicTable) -> Iterator[set[tuple[str, int]]]:
-    """Collect the (operator, since) pairs of the called entries."""
+    """Collect the (operator, since) pairs of the entries called inside the `with`."""
     record: set[tuple[str, int]] = set()
     entries = table._entries
     table._entries = {op: [_with_record(entry, record) for entry in versions] for op, versions in entries.items()}
