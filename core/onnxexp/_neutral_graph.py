@@ -1,7 +1,6 @@
-"""The neutral graph of torch operators, independent of the frontend.
+"""The neutral graph: torch operators, independent of the frontend.
 
-The module has data and printing only. A frontend (`onnxexp.capture`) builds the graph, pre passes rewrite it, and lowering reads
-it.
+Data and printing only. A frontend builds the graph, pre passes rewrite it, and lowering reads it.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class TensorType:
 class ScalarType:
     """The type of a Python bool, int or float that is known only at run time.
 
-    `expr` is the number's symbolic text, or None.
+    `expr` is its symbolic text, if any.
     """
 
     kind: type[bool] | type[int] | type[float]
@@ -49,10 +48,8 @@ Type: TypeAlias = TensorType | ScalarType
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Where:
-    """The location of a node in the user's program.
-
-    Each field may be empty (line 0).
+class SourceLocation:
+    """The location of a node in the user's program. Each field may be empty (line 0).
 
     Attributes:
         scope: The path of the module (``"encoder.layer.0"``).
@@ -77,7 +74,7 @@ class Where:
 
 @dataclasses.dataclass(slots=True, eq=False, repr=False)
 class Value:
-    """A value of the graph, with a readable name and a type.
+    """A value of the graph: a readable name, and a type.
 
     Values are compared by identity.
     """
@@ -128,7 +125,7 @@ class Node:
 
 @dataclasses.dataclass(slots=True)
 class Graph:
-    """The inputs, the nodes in order, and the outputs.
+    """Inputs, nodes in order, and outputs.
 
     Attributes:
         inputs: The values fed at run time, in order.
@@ -156,7 +153,7 @@ class Graph:
 
 
 def values_in(arg: Any) -> list[Value]:
-    """Return the values in one argument, which may be a value itself or nested lists."""
+    """Return the values in one argument: itself, or elements of nested lists."""
     if isinstance(arg, Value):
         return [arg]
     return [value for element in arg for value in values_in(element)] if isinstance(arg, (list, tuple)) else []

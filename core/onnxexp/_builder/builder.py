@@ -1,8 +1,8 @@
 """The builder of the ONNX graph, `op` in symbolics.
 
 ``op.Squeeze(x, axes=[0])`` is right at every opset: the schema of the target opset separates inputs from attributes
-(`onnxexp.builder.arguments`), checks dtypes and determines those of the outputs. Nodes with constant inputs are folded
-(`onnxexp.builder.constant_folding`), and equal nodes and equal constants are shared.
+(`onnxexp._builder.arguments`), checks dtypes and determines those of the outputs. Nodes with constant inputs are folded
+(`onnxexp._builder.constant_folding`), and equal nodes and equal constants are shared.
 """
 
 from __future__ import annotations

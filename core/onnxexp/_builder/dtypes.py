@@ -14,10 +14,10 @@ _STRINGS = {"FLOAT": "float", "DOUBLE": "double"}
 
 
 @functools.lru_cache(maxsize=None)
-def to_onnx(dtype: torch.dtype) -> ir.DataType:
+def onnx_dtype(dtype: torch.dtype) -> ir.DataType:
     """Return the ONNX element type of a torch dtype.
 
-    Raises TypeError for quantized and packed dtypes.
+    Raises TypeError if quantized or packed.
     """
     with contextlib.suppress(TypeError):
         found = ir.tensor_adapters.from_torch_dtype(dtype)
@@ -27,7 +27,7 @@ def to_onnx(dtype: torch.dtype) -> ir.DataType:
 
 
 @functools.lru_cache(maxsize=None)
-def from_onnx(data_type: ir.DataType | int) -> torch.dtype:
+def torch_dtype(data_type: ir.DataType | int) -> torch.dtype:
     """Return the torch dtype of an ONNX type.
 
     Raises TypeError for strings and packed types.
@@ -41,12 +41,12 @@ def from_onnx(data_type: ir.DataType | int) -> torch.dtype:
 
 @functools.lru_cache(maxsize=None)
 def type_string(dtype: torch.dtype) -> str:
-    """Format a dtype as in operator schemas, such as ``tensor(float)``."""
-    return type_text(ir.TensorType(to_onnx(dtype)))
+    """Return a dtype as operator schemas write it: ``tensor(float)``."""
+    return type_text(ir.TensorType(onnx_dtype(dtype)))
 
 
 def type_text(type_: ir.TypeProtocol) -> str:
-    """Format an ONNX type as in schemas, such as ``optional(seq(tensor(float)))``."""
+    """Any ONNX type as operator schemas write it: ``optional(seq(tensor(float)))``."""
     if isinstance(type_, ir.SequenceType):
         return f"seq({type_text(type_.elem_type)})"
     if isinstance(type_, ir.OptionalType):
@@ -55,11 +55,8 @@ def type_text(type_: ir.TypeProtocol) -> str:
     return f"tensor({_STRINGS.get(name, name.lower())})"
 
 
-def of_python(value: bool | int | float | complex) -> torch.dtype:
-    """Return torch's default dtype for a Python bool, int, float or complex.
-
-    The dtypes are bool, int64, float32 and complex64.
-    """
+def dtype_of_number(value: bool | int | float | complex) -> torch.dtype:
+    """torch's default dtype for a Python number: bool, int64, float32 or complex64."""
     if isinstance(value, bool):
         return torch.bool
     if isinstance(value, int):

@@ -1,4 +1,4 @@
-"""The model under construction: nested scopes, initializers, names and provenance."""
+"""The model under construction: nested scopes, initializers, names, provenance."""
 
 from __future__ import annotations
 
@@ -29,10 +29,7 @@ _ODD = re.compile(r"[^0-9A-Za-z_.:/\-]+")
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Scope:
-    """The inputs and nodes of one graph.
-
-    `seen` includes nodes of enclosing graphs.
-    """
+    """The inputs and nodes of one graph; `seen` includes nodes of enclosing graphs."""
 
     seen: ChainMap[Any, tuple[Tensor, ...]] = dataclasses.field(default_factory=ChainMap)
     inputs: list[ir.Value] = dataclasses.field(default_factory=list)
@@ -49,7 +46,7 @@ class Provenance:
 
     @classmethod
     def of(cls, node: Node) -> Provenance:
-        """Describe the provenance of one captured node."""
+        """Return the provenance of one captured node."""
         where = node.where
         base = node.outputs[0].name if node.outputs else node.op
         metadata = {"onnxexp.op": node.op, "onnxexp.node": base}
@@ -63,13 +60,13 @@ class Provenance:
         return cls(f"{where.scope}/" if where.scope else "", base, metadata)
 
     def lowered_by(self, plugin: str, symbolic: str) -> Provenance:
-        """Add the plugin and the symbolic that make the nodes."""
+        """Return the provenance of the nodes that a plugin's symbolic makes."""
         made = {"onnxexp.plugin": plugin, "onnxexp.symbolic": symbolic}
         return Provenance(self.node_prefix, self.value_base, {**self.metadata, **made})
 
 
 class GraphState:
-    """The parts of the model under construction, with its own graph's scope in `main`.
+    """The parts of the model under construction: `main` is its own graph's scope.
 
     Args:
         opset: The version of ONNX's default domain.
@@ -91,16 +88,16 @@ class GraphState:
         self._make_tensor = make_tensor
 
     def import_domain(self, domain: str, default: int = 1) -> int:
-        """Return the version of a domain's import, the user's or else the first default."""
+        """Return the version of a domain's import: the user's, else the first default."""
         return self.opset_imports.setdefault(domain, self._custom_opsets.get(domain, default))
 
     def fresh_dim(self) -> str:
-        """Return a new name for an unknown size."""
+        """Return a name for an unknown size."""
         return self.names.unique(UNKNOWN_DIM)
 
     @contextlib.contextmanager
     def nested(self) -> Iterator[Scope]:
-        """Emit nodes into a new nested scope inside the `with`."""
+        """Emit into a new scope inside."""
         outer = self.scope
         self.scope = Scope(outer.seen.new_child())
         try:
@@ -117,10 +114,7 @@ class GraphState:
         dtypes: Sequence[torch.dtype | None],
         key: Any = None,
     ) -> tuple[Tensor, ...]:
-        """Append a node, or return the results of an equal one.
-
-        With `key` None, the node is never shared.
-        """
+        """Append a node, or return an equal one's results; `key` None prevents sharing."""
         if (shared := self.scope.seen.get(key)) is not None:
             return shared
         made_for = self.provenance
@@ -143,17 +137,14 @@ class GraphState:
         return results
 
     def copy(self, tensor: Tensor) -> Tensor:
-        """Copy a tensor or sequence with an Identity.
-
-        An ONNX value has one name and belongs to one graph.
-        """
+        """Emit an Identity of a tensor or sequence, whose result has a name of its own."""
         (same,) = self.append("", "Identity", [tensor.value], {}, [tensor.known_dtype])
         same.stamp(tensor.type)
         same.value.type = tensor.value.type  # sequences have no dtype that `write_type` could write
         return same
 
     def initializer(self, tensor: torch.Tensor, name: str | None) -> ir.Value:
-        """Return the initializer with these contents, the same one for equal contents."""
+        """Return the initializer with these contents; equal ones are one."""
         wrapped = TorchTensor(tensor)
         contents: Any = wrapped.tobytes() if tensor.nbytes <= _SMALL else _memory(tensor)
         key = (tensor.dtype, tuple(tensor.shape), contents)
@@ -163,8 +154,8 @@ class GraphState:
         return value
 
     def deferred(self, compute: Callable[[], torch.Tensor], like: torch.Tensor, name: str | None) -> Tensor:
-        """Add an initializer of `like`'s dtype and shape, computed whenever it is written."""
-        named, dtype, shape = self._name_of_constant(name), to_onnx(like.dtype), ir.Shape(like.shape)
+        """Add an initializer of `like`'s type that is computed whenever it is written."""
+        named, dtype, shape = self._name_of_constant(name), onnx_dtype(like.dtype), ir.Shape(like.shape)
         contents = ir.LazyTensor(lambda: TorchTensor(compute(), named), dtype=dtype, shape=shape, name=named)
         value = self.initializers["deferred", named] = ir.val(named, const_value=contents)
         self.tensors[value] = self._make_tensor(value, like.dtype, tuple(like.shape))
@@ -174,9 +165,9 @@ class GraphState:
         return self.names.unique(_ODD.sub("_", name) if name else "constant")
 
     def add_input(self, name: str, type_: Type, dtype: torch.dtype | None = None) -> Tensor:
-        """Add an input to the current scope's graph, with this name if it is free.
+        """Add an input to the current scope's graph, with this name where it is free.
 
-        `dtype` is for a Python number whose tensor has another dtype than torch's default for the number.
+        `dtype` is for a Python number whose tensor has another dtype than torch's default for it.
         """
         tensor = self.placeholder(self.names.unique(name), type_, dtype)
         self.scope.inputs.append(tensor.value)
@@ -184,7 +175,7 @@ class GraphState:
         return tensor
 
     def placeholder(self, name: str, type_: Type, dtype: torch.dtype | None = None) -> Tensor:
-        """Create a tensor of a known type that no node makes."""
+        """Return a tensor of a known type that no node makes."""
         if dtype is None and isinstance(type_, ScalarType):
             dtype = dtype_of_number(type_.kind())
         value = ir.Value(name=name)
@@ -193,7 +184,7 @@ class GraphState:
         return tensor
 
     def tensor_of(self, value: ir.Value) -> Tensor:
-        """Return the tensor of an onnx-ir value or initializer of this model."""
+        """Return the tensor of an onnx-ir value of this model, an initializer's included."""
         if (tensor := self.tensors.get(value)) is None:
             contents = value.const_value
             assert isinstance(contents, TorchTensor), value

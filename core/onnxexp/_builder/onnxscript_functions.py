@@ -13,14 +13,14 @@ from onnxexp._errors import LoweringError, OpsetError
 __all__ = ["onnxscript_functions"]
 
 
-def definitions(function: Any, opset: int, imports: Mapping[str, int]) -> list[ir.Function]:
-    """Define an onnxscript function and the functions that it calls, all at `opset`.
+def onnxscript_functions(function: Any, opset: int, imports: Mapping[str, int]) -> list[ir.Function]:
+    """Define an onnxscript function, then those that it calls, all at `opset`.
 
     `imports` are the versions at which the model imports other domains.
 
     Raises:
-        OpsetError: The function was written for another opset, and one of its operators changed its meaning.
-        LoweringError: `function` is no onnxscript function.
+        OpsetError: It was written for another opset, and one of its operators changed its meaning.
+        LoweringError: It is no onnxscript function.
     """
     if not hasattr(function, "to_function_proto"):
         raise LoweringError(f"{function!r} is no onnxscript function: write it with @onnxscript.script(opset)")
@@ -48,7 +48,7 @@ def _align(function: ir.Function, opset: int) -> None:
 
 
 def _means_the_same(before: Operator | None, after: Operator | None) -> bool:
-    """Return whether two versions agree apart from wider types and new optional parts."""
+    """Whether two versions agree, apart from wider types and new optional parts."""
     if before is None or after is None:
         return False
     if before.since == after.since:

@@ -35,13 +35,13 @@ __all__ = [
 def adapted_inputs(
     model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec
 ) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """Yield the inputs for torch.export, and adapt `forward` inside the `with`.
+    """Yield the inputs for torch.export, with an adapted `forward` meanwhile.
 
     Axes are enlarged (see `enlarge`). The tensors are new objects on the same memory: torch.export marks dynamic axes by
     attributes. A dynamic float or bool becomes a 0-d tensor, and `forward` receives its ``.item()``: torch accepts dynamic
     numbers of type int only. The tensor is float64 if an input tensor is, else float32. Entries of ``**kwargs`` become named
-    parameters, since torch cannot match dynamic shapes to ``**kwargs``. `forward` is replaced on the instance and restored at the
-    end: see `private_model` for other threads that use it.
+    parameters, since torch cannot match dynamic shapes to ``**kwargs``. `forward` is replaced on the instance and restored at
+    the end: see `private_model` for other threads that use it.
     """
     items = [index for index in spec.scalars if type(spec.leaves[index].value) is not int]
     args, kwargs = pytree.tree_map_only(torch.Tensor, _alias, enlarge(args, kwargs, spec))
@@ -105,8 +105,8 @@ def enlargement_note(changes: Sequence[str]) -> str:
     )
 
 
-def derivation(dim: Any) -> tuple[str, Callable[[int], int]] | None:
-    """Return a Dim's root and its function of the root, or None for a hint."""
+def derived_dim(dim: Any) -> tuple[str, Callable[[int], int]] | None:
+    """Return a Dim's root and its function of the root; None for a hint."""
     if not isinstance(dim, Dim):
         return None
     fields = vars(dim)  # torch has no public name for derived dims
@@ -163,7 +163,7 @@ def _sizes(flat: Sequence[Any], spec: DynamicSpec) -> list[dict[int, int]]:
 
 
 def axis_groups(spec: DynamicSpec) -> dict[tuple[Any, ...], list[tuple[int, int, Axis]]]:
-    """Group the axes that must be dynamic by their Dim or name, or each alone."""
+    """Group the axes that must be dynamic by their Dim, by their name, or each alone."""
     groups: dict[tuple[Any, ...], list[tuple[int, int, Axis]]] = {}
     for index, axes in enumerate(spec.axes):
         for axis, request in axes.items():
@@ -177,8 +177,8 @@ def axis_groups(spec: DynamicSpec) -> dict[tuple[Any, ...], list[tuple[int, int,
 def _keep_sums(sizes: list[dict[int, int]], loose: dict[tuple[int, int], int]) -> None:
     """Grow axes that are one longer than another along with an axis of size 1.
 
-    A decoder's step stays consistent in this way: one token, n cached tokens, and a mask of n + 1. An axis that grows without
-    need does no harm, since it is dynamic.
+    This keeps a decoder's step consistent: one token, n cached tokens, and a mask of n + 1. An axis that grows without need does
+    no harm, since it is dynamic.
     """
     growth = {sizes[index][axis] - 1 for (index, axis), size in loose.items() if size == 1}
     if len(growth) == 1:
@@ -193,7 +193,7 @@ def _root(
 ) -> int | None:
     """Return the least value of a Dim, at least 2, that shrinks no axis.
 
-    Returns None if the larger axes contradict each other or the user's bounds forbid it. torch's error is then more precise.
+    None if the larger axes contradict each other or the user's bounds forbid it; torch's error is then more precise.
     """
     large = [(function, size) for function, size in zip(functions, present, strict=True) if size >= 2]
     roots = {_least(function, size) for function, size in large}
@@ -213,15 +213,12 @@ def bounds(dim: Any) -> tuple[int, int | None]:
 
 
 def _least(function: Callable[[int], int], size: int) -> int:
-    """Return the least root whose axis is at least `size`, for a linear Dim."""
+    """Return the least root whose axis is at least `size`; Dims grow linearly."""
     return -((function(0) - size) // (function(1) - function(0)))
 
 
-def grow(tensor: Any, axis: int, size: int) -> Any:
-    """Repeat or cut a tensor, or each of a list, along an axis.
-
-    An empty tensor is filled with zeros.
-    """
+def resize_example(tensor: Any, axis: int, size: int) -> Any:
+    """Repeat or cut a tensor, or each of a list; fill an empty one with zeros."""
     if isinstance(tensor, TensorList):
         return TensorList(resize_example(element, axis, size) for element in tensor)
     with torch.no_grad():

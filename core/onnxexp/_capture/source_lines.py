@@ -68,19 +68,19 @@ _PACKAGES = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
 
 @functools.lru_cache(maxsize=4096)
 def is_user_code(file: str) -> bool:
-    """Return whether a file belongs to neither torch, onnxexp nor Python's library."""
+    """Whether a file belongs to neither torch, onnxexp nor Python's library."""
     if file.startswith(_NOT_THE_USERS):
         return file.startswith(_TYPED_IN)
     return not _PLUGINS.search(file) and (not file.startswith(_STDLIB) or bool(_PACKAGES.search(file)))
 
 
 def is_installed(file: str) -> bool:
-    """Return whether a file belongs to an installed package, as torch does."""
+    """Whether a file belongs to an installed package, as torch does."""
     return file.startswith(_BESIDE_TORCH) or bool(_PACKAGES.search(file))
 
 
 def is_torch_nn(file: str) -> bool:
-    """Return whether a file belongs to torch.nn, but for the one that calls modules."""
+    """Whether a file belongs to torch.nn, apart from the one that calls every module."""
     return file.startswith(_MODULES) and file != _CALLING
 
 
@@ -92,7 +92,7 @@ def _innermost(frames: Sequence[Any]) -> Any:
 
 @contextlib.contextmanager
 def record_user_lines() -> Iterator[None]:
-    """Record the user's innermost frame with each node captured inside the `with`."""
+    """Make torch record the user's innermost frame with each captured node."""
     original = TracerBase._filter_traceback_frames
 
     def filtered(tracer: TracerBase, stack: traceback.StackSummary) -> traceback.StackSummary:
@@ -130,7 +130,7 @@ def user_line_above(frame: FrameType | None) -> SourceLocation:
 
 @functools.lru_cache(maxsize=4096)
 def only_raises_or_warns(file: str, line: int) -> bool:
-    """Return whether a line is an assertion, or an ``if`` that only raises or warns."""
+    """Whether a line is an assertion, or an ``if`` that only raises or warns."""
     code = code_line(file, line).code
     if code.startswith("assert ") or "_check(" in code:
         return True
@@ -145,7 +145,7 @@ def only_raises_or_warns(file: str, line: int) -> bool:
 def _branch(lines: Sequence[str], place: int) -> tuple[list[ast.stmt], bool]:
     """Return the statements of the first line's ``if``, and whether it has an else.
 
-    The list is empty where the line at `place` is not in its condition.
+    There are none where the line at `place` is not in its condition.
     """
     indents = [len(line) - len(line.lstrip()) for line in lines]
     following = zip(lines[1:], indents[1:], strict=True)
@@ -161,7 +161,7 @@ def _branch(lines: Sequence[str], place: int) -> tuple[list[ast.stmt], bool]:
 
 
 def _warns(statement: ast.stmt) -> bool:
-    """Return whether a statement only calls a function that shows a message."""
+    """Whether a statement only calls a function that shows a message."""
     function = statement.value.func if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) else None
     return isinstance(function, (ast.Name, ast.Attribute)) and ast.unparse(function).rpartition(".")[2] in _MESSAGES
 
@@ -189,8 +189,8 @@ def _frame(stack_trace: str) -> tuple[str, int, str]:
     return frame
 
 
-def metadata_location(meta: dict[str, Any]) -> Where:
-    """Return an fx node's location, the user's innermost line or one in torch.nn."""
+def metadata_location(meta: dict[str, Any]) -> SourceLocation:
+    """Return an fx node's location: the user's innermost line, else in torch.nn."""
     file, line, code = _frame(meta.get("stack_trace") or "")
     stack = (meta.get("nn_module_stack") or {}).items()
     modules = [(path, kind) for key, (path, kind) in stack if not key.startswith("_empty_nn_module_stack")]

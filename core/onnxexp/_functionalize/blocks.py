@@ -1,6 +1,6 @@
 """Rewrite writes inside branches and loops to tensors from outside.
 
-A branch gets more outputs, and a loop carries more values.
+A branch gets more outputs; a loop carries more values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["rewrite_blocks"]
 def rewrite_blocks(rewriter: InPlaceRewriter, node: Node) -> None:
     """Rewrite a node with blocks, and the blocks.
 
-    Raises CaptureError for a write whose effect outside of the blocks is not certain.
+    Raises CaptureError where a write cannot be followed out of them.
     """
     rewriter.memory.settle()
     outer = {rewriter.ref(value).root: None for value in rewriter.aliases.outer(node)}
@@ -37,8 +37,8 @@ def rewrite_blocks(rewriter: InPlaceRewriter, node: Node) -> None:
     rewriter.emit.nodes.append(node)
 
 
-def _run(rewriter: Rewriter, block: Graph, state: MemoryState) -> MemoryState:
-    """Rewrite a block, starting from `state`, and return the state at its end."""
+def _run(rewriter: InPlaceRewriter, block: Graph, state: MemoryState) -> MemoryState:
+    """Rewrite a block, starting from `state`; returns the state at its end."""
     outside, rewriter.memory.state = rewriter.memory.state, state
     rewriter.depth += 1
     rewriter.run(block)
@@ -76,16 +76,13 @@ def _if(rewriter: InPlaceRewriter, node: Node) -> None:
         _link_results(rewriter, [(outputs[index], source[index]) for index in remaining])
 
 
-def _is_written_elsewhere(rewriter: Rewriter, value: Value) -> bool:
-    """Return whether a value of a block is the same tensor as a written one outside."""
+def _is_written_elsewhere(rewriter: InPlaceRewriter, value: Value) -> bool:
+    """Whether a value of a block is the same tensor as a written one outside."""
     return rewriter.aliases.written(value) and rewriter.aliases.origin(value) is not value
 
 
-def _link_results(rewriter: Rewriter, pairs: Sequence[tuple[Value, Any]]) -> None:
-    """Link outputs with the memory that they may share.
-
-    `pairs` are an output and its source.
-    """
+def _link_results(rewriter: InPlaceRewriter, pairs: Sequence[tuple[Value, Any]]) -> None:
+    """Note which memory outputs may share; `pairs` are an output and its source."""
     memory, aliases = rewriter.memory, rewriter.aliases
     first: dict[Ref, Value] = {}
     for output, source in pairs:
@@ -125,9 +122,9 @@ def _loop(rewriter: InPlaceRewriter, node: Node, before: list[Any], outer: list[
 def _run_body(
     rewriter: InPlaceRewriter, block: Graph, promoted: list[Ref], carried: list[tuple[Value, Any]]
 ) -> tuple[MemoryState, MemoryState]:
-    """Rewrite a loop's body, and return the states at its begin and its end.
+    """Rewrite a loop's body; return the states at its begin and its end.
 
-    The loop carries the memory that the body writes.
+    The memory that the body writes is carried.
     """
     memory = rewriter.memory
     outside, memory.state = memory.state, memory.state.copy()
@@ -151,7 +148,7 @@ def _run_body(
 def _check_rounds(rewriter: InPlaceRewriter, node: Node, changed: set[Ref], rounds: list[tuple[Value, Any]]) -> None:
     """Refuse a loop that passes on, under another name, memory that it also writes.
 
-    Each round would use the names for other memory.
+    The names would mean other memory in each round.
     """
     memory = rewriter.memory
     known = [(rewriter.root(value), rewriter.root(source)) for value, source in rounds if rewriter.aliases.written(value)]

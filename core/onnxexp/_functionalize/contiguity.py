@@ -1,6 +1,6 @@
-"""Find the values that are certainly contiguous.
+"""Which values are certainly contiguous.
 
-For contiguous values, ``reshape`` and ``contiguous`` return views instead of copies.
+This decides whether ``reshape`` and ``contiguous`` return views or copies.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _NEVER = frozenset({"aten::empty_strided", "aten::empty_permuted", "aten::as_str
 
 
 class Contiguity:
-    """The contiguous values, with all inputs, since ONNX has no strides.
+    """The contiguous values; inputs count as such, since ONNX has no strides.
 
     Attributes:
         values: The values that are certainly contiguous, among those of the nodes visited so far.
@@ -95,9 +95,9 @@ class Contiguity:
         self._strided: dict[Value, torch.Tensor] = {}
         self._ordered: set[Value] = set()
 
-    def visit(self, node: Node, known: Facts) -> None:
-        """Record the contiguous outputs of a node, after its inputs."""
-        if known.written and restrides(node.op):
+    def visit(self, node: Node, known: MutationInfo) -> None:
+        """Note the outputs of a node, after its inputs."""
+        if known.written and changes_strides(node.op):
             self.values.clear()  # other names of the same tensor are among them; rare enough to forget all
             self._strided.clear()
             self._ordered.clear()
@@ -111,11 +111,11 @@ class Contiguity:
                 self._ordered.update(node.outputs)
 
     def _is_ordered(self, value: Any) -> bool:
-        """Return whether a value is contiguous but for gaps."""
+        """Whether a value is contiguous but for gaps."""
         return value in self.values or value in self._ordered
 
     def layout(self, value: Any) -> torch.Tensor | None:
-        """Return a tensor without data that has a value's strides, or None if not certain."""
+        """Return a tensor without data that has a value's strides; None if not certain."""
         if value in self._strided:
             return self._strided[value]
         if value not in self.values or not is_tensor(value) or value.type.dtype is None or not is_static(value.type.sizes):
@@ -123,7 +123,7 @@ class Contiguity:
         return torch.empty(value.type.sizes, dtype=value.type.dtype, device="meta")
 
     def _visit_layout(self, node: Node) -> None:
-        """Record the strides of a result, as torch computes them without data."""
+        """Note the strides of a result, as torch computes them without data."""
         args: list[Any] = replace_values(node.args, self.layout)
         if any(arg is None and given is not None for arg, given in zip(*map(pytree.tree_leaves, (args, node.args)), strict=True)):
             if packet(node.op) not in _BY_LAYOUT or not self.values.issuperset(node.inputs()):
@@ -139,7 +139,7 @@ class Contiguity:
                         self._note(value, result)
 
     def _note(self, value: Value, result: Any) -> None:
-        """Record the strides of a value, those of a tensor without data."""
+        """Note the strides of a value, those of a tensor without data."""
         if isinstance(result, torch.Tensor) and isinstance(value.type, TensorType):
             if is_static(value.type.sizes):
                 self._strided[value] = result
@@ -180,18 +180,18 @@ def _stand_in() -> Callable[[Value], torch.Tensor | None]:
 
 
 def _has_few_axes(value: Value) -> bool:
-    """Return whether a tensor has too few axes for another memory format."""
+    """Whether a tensor has so few axes that no other memory format is for it."""
     return isinstance(value.type, TensorType) and value.type.sizes is not None and len(value.type.sizes) < 4
 
 
 def on_meta(op: str, args: Iterable[Any]) -> Any:
-    """Call an operator on tensors of the meta device, with results on that device."""
+    """Call an operator whose tensors are on the meta device, and stay there."""
     operator: Any = overload(op)
     there = (torch.device("meta") if isinstance(arg, torch.device) else arg for arg in args)
     return operator(**{argument.name: arg for argument, arg in zip(operator._schema.arguments, there, strict=False)})
 
 
 def _is_rows(node: Node) -> bool:
-    """Return whether a view is a run of whole rows."""
+    """Whether a view is a run of whole rows."""
     name = packet(node.op)
     return name in _ALONG and node.args[_ALONG[name]] == 0 and (name != "aten::slice" or node.args[4] == 1)

@@ -1,4 +1,4 @@
-"""Emit nodes for calls bound to torch's schemas, sizes, casts and broadcasts."""
+"""Emit nodes: calls bound to torch's schemas, sizes, casts and broadcasts."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ END = 2**63 - 1
 
 
 class Emitter:
-    """The emitter of nodes for the graph that is being rewritten.
+    """Append nodes to the graph that is being rewritten.
 
     Attributes:
         nodes: The nodes so far.
         static: Whether the graph's inputs have fixed sizes. Elsewhere a fixed size may come from a slice of a dynamic axis, which
-            a pre pass needs.
+            a pre pass has to see.
     """
 
     def __init__(self, static: bool) -> None:
@@ -34,13 +34,13 @@ class Emitter:
         self._made += 1
         return Value(f"{name}_f{self._made}", type_)
 
-    def call(self, op: str, args: Sequence[Any], output: Value, where: Where) -> Value:
-        """Append a call, bound to the schema of `op`, and return its output."""
-        self.nodes.append(Node(op, bind(facts(op).schema, args, {}), [output], where=where))
+    def call(self, op: str, args: Sequence[Any], output: Value, where: SourceLocation) -> Value:
+        """Append a call, bound to the schema of `op`; return its output."""
+        self.nodes.append(Node(op, bind(mutation_info(op).schema, args, {}), [output], where=where))
         return output
 
-    def size(self, value: Value, dim: int, where: Where) -> int | Value:
-        """Return a size of a tensor, as a number if static, else as a new node's value."""
+    def size(self, value: Value, dim: int, where: SourceLocation) -> int | Value:
+        """Return a size of a tensor: a number if it is static, else a new node's value."""
         sizes = value.type.sizes if isinstance(value.type, TensorType) else None
         size = sizes[dim] if sizes is not None else None
         if isinstance(size, int):
@@ -55,8 +55,8 @@ class Emitter:
             return one
         return other if one == 0 else self.call("aten::add.int", [one, other], self.value("end", ScalarType(int)), where)
 
-    def cast(self, value: Value, type_: TensorType, where: Where, like: Callable[[], Value]) -> Value:
-        """Cast `value` to the dtype of `type_`, or of `like()` if it is unknown."""
+    def cast(self, value: Value, type_: TensorType, where: SourceLocation, like: Callable[[], Value]) -> Value:
+        """Cast `value` to the dtype of `type_`, to that of `like()` if it is unknown."""
         assert isinstance(value.type, TensorType)
         if value.type.dtype == type_.dtype is not None:
             return value
@@ -65,8 +65,8 @@ class Emitter:
             return self.call("aten::type_as", [value, like()], made, where)
         return self.call("aten::to.dtype", [value, type_.dtype], made, where)
 
-    def expand(self, value: Value, type_: TensorType, where: Where, like: Callable[[], Value]) -> Value:
-        """Broadcast `value` to the sizes of `type_`, or of `like()` if they are unknown."""
+    def expand(self, value: Value, type_: TensorType, where: SourceLocation, like: Callable[[], Value]) -> Value:
+        """Broadcast `value` to the sizes of `type_`, to those of `like()` if unknown."""
         assert isinstance(value.type, TensorType)
         if same_sizes(value.type.sizes, type_.sizes) and (self.static or 1 not in (type_.sizes or ())):
             return value
@@ -77,7 +77,7 @@ class Emitter:
 
 
 def same_sizes(one: Iterable[Dim] | None, other: Iterable[Dim] | None) -> bool:
-    """Return whether two shapes are certainly the same."""
+    """Whether two shapes are certainly the same."""
     return one is not None and other is not None and tuple(one) == tuple(other)
 
 
@@ -86,9 +86,9 @@ def is_static(sizes: Sequence[Dim] | None) -> bool:
 
 
 def differ(one: Sequence[Dim] | None, other: Sequence[Dim] | None, symbols: Set[Dim] = frozenset()) -> bool:
-    """Return whether two shapes are certainly different.
+    """Whether two shapes are certainly different.
 
-    Two different members of `symbols` are different, and so are a member and a number.
+    Two of `symbols` are different, and so are one of them and a number.
     """
     if one is None or other is None or len(one) != len(other):
         return one is not None and other is not None

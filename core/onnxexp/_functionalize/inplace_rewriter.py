@@ -53,16 +53,16 @@ _INSTEAD = {
 """Operators that change the memory of a tensor, with the cure."""
 
 
-class Rewriter:
-    """The rewriting of a graph and its nested graphs.
+class InPlaceRewriter:
+    """Rewrite a graph and its nested graphs.
 
     `rewrite_blocks` rewrites a node with blocks.
 
     Attributes:
-        aliases: The values that may share memory.
+        aliases: Which values may share memory.
         memory: The places in memory and their values.
         emit: Appends to the nodes rewritten so far.
-        depth: The number of blocks around the node that is being rewritten.
+        depth: How many blocks the rewriting is in.
     """
 
     def __init__(self, graph: Graph, rewrite_blocks: Callable[[InPlaceRewriter, Node], None]) -> None:
@@ -86,7 +86,7 @@ class Rewriter:
         return found
 
     def root(self, value: Any) -> Ref | None:
-        """Return the root of a value, or None if no node has used it yet."""
+        """Return the root of a value; None if no node has used it yet."""
         found = self._refs.get(self.aliases.origin(value)) if isinstance(value, Value) else None
         return found.root if found is not None else None
 
@@ -120,7 +120,7 @@ class Rewriter:
             self._append(node, self.sized if packet(node.op) in _ONLY_SIZES else self.resolve, linked=known.opaque)
 
     def _append(self, node: Node, read: Callable[[Any], Any], *, linked: bool = False) -> None:
-        """Append a node with its arguments read, and link outputs with them if `linked`."""
+        """Append a node with its arguments read; if `linked`, outputs may alias them."""
         args, node.args = node.args, [read(arg) for arg in node.args]
         self.emit.nodes.append(node)
         for output in filter(self.aliases.written, node.outputs if linked else ()):
@@ -204,7 +204,7 @@ class Rewriter:
         return self.emit.expand(cast, ref.type, where, lambda: self.memory.peek(ref))
 
     def _restride(self, node: Node, functional: str) -> None:
-        """Rewrite ``t_`` and the like, after which the tensor is a view."""
+        """Rewrite ``t_`` and the like: from here on the tensor is a view."""
         origin = self.aliases.origin(node.args[0])
         ref = self.ref(origin)
         output = self._output(node, ref)
@@ -217,7 +217,7 @@ class Rewriter:
             self._refs[origin] = place
 
     def _shrink(self, node: Node) -> None:
-        """Rewrite ``resize_``, after which the tensor is a view of its first elements."""
+        """Rewrite ``resize_``: from here on the tensor is a view of its first elements."""
         origin = self.aliases.origin(node.args[0])
         ref = self.ref(origin)
         if self.depth:
@@ -246,11 +246,8 @@ class Rewriter:
             self.memory.write(ref, value, node.op, node.where)
 
     def _result_dtype(self, op: str, args: Sequence[Any], default: torch.dtype | None) -> torch.dtype | None:
-        """Return the result dtype of a pointwise operator, else `default`.
-
-        Returns None where the dtype of an argument is unknown.
-        """
-        if not facts(op).pointwise or any(isinstance(arg, (list, tuple)) for arg in args):
+        """Return a pointwise operator's result dtype, None if unknown; else `default`."""
+        if not mutation_info(op).pointwise or any(isinstance(arg, (list, tuple)) for arg in args):
             return default
         samples = [_sample(arg) for arg in args]
         if any(isinstance(sample, TensorType) and sample.dtype is None for sample in samples):
@@ -265,8 +262,7 @@ class Rewriter:
     def _resized(self, value: Value, node: Node) -> Ref:
         """Return the written place.
 
-        An ``out=`` tensor of another size becomes a new one, as torch resizes it. Raises CaptureError for a view, and inside a
-        branch or a loop.
+        An ``out=`` tensor of another size becomes a new one, as torch resizes it.
         """
         ref = self.ref(value)
         after = next((output.type for output, index in results(node) if index is not None), ref.type)
@@ -288,7 +284,7 @@ def _sample(arg: Any) -> Any:
 
 
 def _pointwise_dtype(op: str, *samples: Any) -> torch.dtype | None:
-    """Find the dtype of a pointwise operator on samples, or None if torch fails."""
+    """Run a pointwise operator on samples; None where torch fails."""
     args = [Value("", sample) if isinstance(sample, (TensorType, ScalarType)) else sample for sample in samples]
     found = result_types(overload(op), args, lambda: "?")
     return found[0].dtype if found else None

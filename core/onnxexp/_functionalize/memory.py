@@ -1,8 +1,8 @@
-"""Memory as values, where each write to a tensor makes a new value.
+"""Memory as values: each write to a tensor makes a new value.
 
-A `Ref` is a place in memory: a whole tensor (a root) or a view of another place. The root always has a current value. A view's
-value is regenerated from its parent's when it is read after the memory changed. After a write to a view, the new value of the
-view is the only valid one, and is carried back to the root only when another place of the same memory is read.
+A `Ref` is a place in memory: a whole tensor (a root) or a view of another place. The root always has a current value. A
+view's value is regenerated from its parent's when it is read after the memory changed; a write to a view makes its new
+value the truth, and is carried back to the root only when another place of the same memory is read.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class MemoryState:
 
     Attributes:
         values: The value of each place that has been read or written, with the version of the root that it belongs to.
-        versions: The number of writes to each root.
+        versions: How often each root has been written.
         pending: For a root, the view that was written last, its value and the writing node's place; not yet in the root.
-        spoiled: Roots whose contents have become unknown, with the reason.
+        spoiled: Roots whose contents are not known any more, with the reason.
     """
 
     values: dict[Ref, tuple[Value, int]] = dataclasses.field(default_factory=dict)
@@ -42,8 +42,8 @@ class Memory:
     """All places, and their contents at the current node.
 
     Attributes:
-        state: The contents; saved, replaced and restored around nested graphs.
-        used: Every root that was read or written, in the order of the first use.
+        state: Saved, replaced and restored around nested graphs.
+        used: Every root that was read or written, in the order in which that happened.
         changed: Every root that was written.
     """
 
@@ -62,15 +62,12 @@ class Memory:
         self.state.versions[root] = 0
         return root
 
-    def child(self, parent: Ref, view: View, value: Value, where: Where) -> Ref:
-        """Return the place of a view.
-
-        Equal views are one place, with the first `value`.
-        """
+    def child(self, parent: Ref, view: View, value: Value, where: SourceLocation) -> Ref:
+        """Return the place of a view; equal views are one place, with the first `value`."""
         return self._children.setdefault((parent, view), Ref(value, parent, view, where))
 
     def link(self, one: Ref, other: Ref) -> None:
-        """Record that two places may share memory in an unknown way."""
+        """Note that two places may share memory in an unknown way."""
         if one.root is not other.root:
             self._links.setdefault(one.root, {})[other.root] = None
             self._links.setdefault(other.root, {})[one.root] = None
@@ -97,7 +94,7 @@ class Memory:
         self.state.values[ref] = value, self.state.versions[ref.root]
 
     def holds(self, ref: Ref, value: Value) -> bool:
-        """Return whether `value` is the current value of a place."""
+        """Whether `value` is the current value of a place."""
         if (pending := self.state.pending.get(ref.root)) is not None:
             return pending[0] is ref and pending[1] is value
         return self.state.values.get(ref) == (value, self.state.versions[ref.root])
@@ -105,7 +102,7 @@ class Memory:
     def read(self, ref: Ref) -> Value:
         """Return the current value of a place.
 
-        Raises CaptureError where the value is not certain.
+        Raises CaptureError where it is not certain.
         """
         state, root = self.state, ref.root
         if root in state.spoiled:
@@ -122,8 +119,8 @@ class Memory:
         state.values[ref] = value, version
         return value
 
-    def write(self, ref: Ref, value: Value, op: str, where: Where, *, uniform: bool = False) -> None:
-        """Write `value` to a place, where a `uniform` value is one number everywhere.
+    def write(self, ref: Ref, value: Value, op: str, where: SourceLocation, *, uniform: bool = False) -> None:
+        """Write `value` to a place; a `uniform` value is one number everywhere.
 
         Raises CaptureError for a view that cannot be written through.
         """
@@ -146,7 +143,7 @@ class Memory:
         state.pending[root] = ref, value, where
 
     def replace(self, root: Ref, value: Value) -> None:
-        """Set the value of a root, after which all its views are stale."""
+        """Set the value of a root; all its views are stale then."""
         self.state.versions[root] += 1
         self.state.values[root] = value, self.state.versions[root]
 
@@ -156,7 +153,7 @@ class Memory:
             self._settle(root)
 
     def _settle(self, root: Ref) -> None:
-        """Carry the pending write of a root, if any, back to it."""
+        """Carry the pending write of a root back to it, if there is one."""
         if root not in self.state.pending:
             return
         ref, value, where = self.state.pending.pop(root)

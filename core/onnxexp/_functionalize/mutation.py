@@ -1,6 +1,6 @@
-"""Read the mutation and aliasing of torch's operators from their schemas.
+"""Mutation and aliasing of torch's operators, from their schemas.
 
-The sources are the alias annotations of the schemas, ``Tensor(a!)`` (is written) and ``Tensor(a)`` (shares memory), and the list
+Source: the alias annotations of the schemas, ``Tensor(a!)`` (is written) and ``Tensor(a)`` (shares memory), and the list
 below of operators that share memory without an annotation.
 """
 
@@ -62,7 +62,7 @@ class MutationInfo:
 
 
 def packet(op: str) -> str:
-    """Strip the overload of an operator's name: ``aten::add`` of ``aten::add.Tensor``."""
+    """Strip the overload: ``aten::add`` of ``aten::add.Tensor``."""
     return op.partition(".")[0]
 
 
@@ -115,11 +115,11 @@ def results(node: Node) -> Iterator[tuple[Value, int | None]]:
 
 
 @cache_by_operator
-def twin(op: str) -> str | None:
-    """Find the operator that does not write, as ``add.Tensor`` for ``add_.Tensor``.
+def functional_overload(op: str) -> str | None:
+    """Find the operator that does not write: ``add.Tensor`` for ``add_.Tensor``.
 
-    The operator takes the same arguments, apart from ``out=``, and returns the new results of `op`, then the values to write.
-    Returns None where torch has no such operator.
+    It takes the same arguments, apart from ``out=``, and returns the new results of `op`, then the values to write. None where
+    torch has no such operator.
     """
     known = mutation_info(op)
     namespace, _, base = packet(op).partition("::")
@@ -142,19 +142,21 @@ def twin(op: str) -> str | None:
     return None
 
 
-def restrides(op: str) -> bool:
-    """Return whether an in-place operator changes the view, not the memory (``t_``)."""
-    same = twin(op)
-    return same is not None and packet(same) not in {"aten::detach", *UNDECLARED} and facts(same).viewed is not None
+def changes_strides(op: str) -> bool:
+    """Whether an in-place operator changes the view, not the memory (``t_``)."""
+    same = functional_overload(op)
+    return (
+        same is not None and packet(same) not in {"aten::detach", *ALIASING_COMPOSITES} and mutation_info(same).viewed is not None
+    )
 
 
-def is_out(known: Facts, index: int) -> bool:
-    """Return whether an argument is an ``out=`` argument."""
+def is_out(known: MutationInfo, index: int) -> bool:
+    """Whether an argument is an ``out=`` argument."""
     return index in known.written and bool(known.schema.arguments[index].kwarg_only)
 
 
 def _takes(schema: Any, inputs: list[Any], by_name: bool) -> bool:
-    """Return whether a schema takes these arguments and has defaults for the others."""
+    """Whether a schema takes these arguments and has defaults for the others."""
     own = schema.arguments
     if len(own) < len(inputs) or not all(argument.has_default_value() for argument in own[len(inputs) :]):
         return False

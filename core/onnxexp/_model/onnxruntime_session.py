@@ -1,6 +1,6 @@
 """Run a model in ONNX Runtime, with torch tensors as inputs and outputs.
 
-Inputs are handed over without a copy where they are contiguous and on the CPU. Outputs are fresh tensors on the CPU.
+Inputs are handed over without a copy where they are contiguous and on the CPU; outputs are fresh tensors on the CPU.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _LAST_OPSET = re.compile(r"Current official support for domain ai\.onnx is till 
 
 
 class Session:
-    """A model loaded into ONNX Runtime, on the CPU, for use from several threads.
+    """A model loaded into ONNX Runtime, on the CPU. May be run from several threads.
 
     Raises OnnxExporterError where ONNX Runtime is not installed or refuses the model.
     """
@@ -80,7 +80,7 @@ class Session:
             feeds: For each input's name a tensor, a Python number (for a scalar input), or a list of tensors (for a sequence).
 
         Raises:
-            OnnxExporterError: An input is missing, unknown, of another dtype or shape, axes of one size differ, or ONNX Runtime
+            OnnxExporterError: an input is missing, unknown, of another dtype or shape, axes of one size differ, or ONNX Runtime
                 failed.
         """
         self._check_names(feeds)
@@ -161,8 +161,8 @@ def _onnxruntime() -> ModuleType:
 
 
 def _checked(slot: ir.Value, feed: Any) -> torch.Tensor:
-    """Return the tensor to feed, contiguous, on the CPU and of the declared type."""
-    wanted = from_onnx(slot.type.dtype) if slot.type is not None and slot.dtype is not None else None
+    """Return the tensor to feed: contiguous, on the CPU, of the declared type."""
+    wanted = torch_dtype(slot.type.dtype) if slot.type is not None and slot.dtype is not None else None
     tensor = _as_tensor(slot, feed, wanted)
     if not has_data(tensor):
         raise OnnxExporterError(f"the tensor given for {slot.name} has no data: it is a fake tensor or on the meta device")
@@ -176,7 +176,7 @@ def _checked(slot: ir.Value, feed: Any) -> torch.Tensor:
 
 
 def _symbolic_sizes(slot: ir.Value) -> list[str]:
-    """Return the declared sizes of an input, or [] where no size is symbolic."""
+    """Return the declared sizes of an input; [] where none is symbolic."""
     if slot.shape is None or slot.shape.is_static() or not isinstance(slot.type, ir.TensorType):
         return []
     return [str(size) if isinstance(size, int) else size.value or "" for size in slot.shape]
@@ -194,14 +194,14 @@ def _as_tensor(slot: ir.Value, feed: Any, wanted: torch.dtype | None) -> torch.T
 
 
 def _takes(dtype: torch.dtype, number: bool | int | float) -> bool:
-    """Return whether a Python number converts to that dtype without a change of kind."""
+    """Whether a Python number converts to that dtype without a change of kind."""
     if isinstance(number, bool) or dtype is torch.bool:
         return isinstance(number, bool) and dtype is torch.bool
     return dtype.is_floating_point or isinstance(number, int)
 
 
 def _tensor(value: Any) -> torch.Tensor:
-    """Copy an output, which may be the memory of an input or a weight."""
+    """Copy an output: ONNX Runtime may return the memory of an input or a weight."""
     try:
         dtype = torch_dtype(value.element_type())
     except TypeError as error:

@@ -25,7 +25,7 @@ __all__ = ["prepare_session", "report_program", "write_program"]
 def write_program(
     plugins: Plugins, context: ExportContext, program: ONNXProgram, target: Target, options: WriteOptions
 ) -> SavedFile:
-    """Write a program, through the plugins' hooks first where the target is a path.
+    """Write a program; the plugins' hooks come first where the target is a path.
 
     Raises SerializeError, with the plugin's name where its hook fails.
     """
@@ -42,11 +42,8 @@ def write_program(
     return save(program.model, target, options)
 
 
-def prepare_session(plugins: Plugins, model: ir.Model, options: Any) -> ir.Model:
-    """Return the model that ONNX Runtime loads.
-
-    Raises PluginError where a hook fails or returns something else than a model.
-    """
+def prepare_session(plugins: Plugins, context: ExportContext | None, model: ir.Model, options: Any) -> ir.Model:
+    """Return the model that ONNX Runtime loads. Raises PluginError."""
     for implementation in plugins.implementations("prepare_session"):
         with calling(implementation.plugin, str(implementation), PluginError, (OnnxExporterError,)):
             changed = implementation(model=model, options=options, context=context)
@@ -67,8 +64,9 @@ def report_program(
 ) -> None:
     """Write a report, see `ONNXProgram.report`.
 
-    An installed plugin writes it where the program's own plugins lack the hook. Raises PluginError where no plugin writes it, or
-    a hook fails.
+    An installed plugin does it where the program's own have no such hook.
+
+    Raises PluginError where there is none, or its hook fails.
     """
     own = plugins.implementations("write_report")
     for implementation in own or loading.load(config.load()).implementations("write_report"):

@@ -1,6 +1,6 @@
 """The leaves of a model's arguments and results: paths, default names, values.
 
-The default names follow the rule of `onnxexp.request.io_names`.
+The default names follow the rule of `onnxexp._request.io_names`.
 """
 
 from __future__ import annotations

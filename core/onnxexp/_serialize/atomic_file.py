@@ -1,4 +1,4 @@
-"""Write files atomically, for every command and plugin.
+"""Write files atomically: all files for the user, of every command and plugin.
 
 A file is written under another name and moved to its own when it is complete. It has the permissions of the file that it
 replaces, otherwise those of any new file. Links are followed.
@@ -52,7 +52,7 @@ class NewFile:
     def reserve(self, size: int) -> None:
         """Allocate the file's blocks, so that a full disk is an early error.
 
-        The allocation also saves time: 430 MB of contiguous weights took 0.77 of the time (medians of 7, interleaved, ext4).
+        It also saves time: 430 MB of contiguous weights took 0.77 of the time (medians of 7, interleaved, ext4).
         """
         if size < _WORTH_RESERVING or sys.platform in {"win32", "darwin"}:
             return
@@ -65,7 +65,7 @@ class NewFile:
     def complete(self) -> None:
         """Close the file.
 
-        A file that replaces another is flushed to the disk first, so that a power failure does not cost both.
+        One that replaces another is flushed to the disk first, so that a power failure does not cost both.
         """
         if self.file.closed:
             return
@@ -82,7 +82,7 @@ class NewFile:
 
 @contextlib.contextmanager
 def new_file(path: str, *, lasting: bool = False) -> Iterator[NewFile]:
-    """Open a new file for `path`, which disappears without `NewFile.publish`.
+    """Open a new file for `path`; it disappears without `NewFile.publish`.
 
     The temporary name lies in a folder of its own, so that the system gives the file the permissions of any new file.
     """
@@ -98,7 +98,7 @@ def write_file(path: str | os.PathLike[str], content: str | bytes | memoryview, 
 
     Args:
         path: The destination.
-        content: Bytes, or a text, which is encoded as UTF-8. Lone surrogates, which Python uses for bytes of a file's name that
+        content: Bytes, or a text, which is encoded as UTF-8. Lone surrogates, as Python has them for bytes of a file's name that
             are no UTF-8, are escaped.
         lasting: Return when the file is on the disk. Otherwise only a file that replaces another is.
 
@@ -122,9 +122,9 @@ def copy_permissions(path: str, old: os.stat_result) -> None:
 
 
 def checked_target(path: str | os.PathLike[str]) -> str:
-    """Resolve links, check that the file can be written, and return its absolute path.
+    """Resolve links, check that the file can be written, return its absolute path.
 
-    Raises SerializeError where the file cannot be written.
+    Raises SerializeError.
     """
     given = os.fsdecode(path)
     real = _resolved(given)
@@ -161,7 +161,7 @@ def _resolved(given: str) -> str:
 
 
 def _is_descriptor(path: str) -> bool:
-    """Return whether the path leads to a process's open file, as /dev/stdout does."""
+    """Whether the path leads to an open file of a process, as /dev/stdout does."""
     for _ in range(_LONGEST_CHAIN):
         if _DESCRIPTORS.fullmatch(os.path.realpath(os.path.dirname(path))):
             return True
@@ -172,7 +172,7 @@ def _is_descriptor(path: str) -> bool:
 
 
 def _status(path: str) -> os.stat_result | None:
-    """Return the file's status, or None for a missing file or a loop of links."""
+    """Return the file's status; None if there is no file, or a loop of links."""
     try:
         return os.stat(path)
     except OSError:
@@ -180,8 +180,8 @@ def _status(path: str) -> os.stat_result | None:
 
 
 @contextlib.contextmanager
-def explained(path: str, size: int) -> Iterator[None]:
-    """Replace the system's errors inside the `with` by SerializeErrors with a cure."""
+def file_errors(path: str, size: int) -> Iterator[None]:
+    """Turn the system's errors during a write into SerializeErrors with a cure."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The frontend for torch.export, which captures models or converts programs."""
+"""Frontend for torch.export: capture a model, or convert a given ExportedProgram."""
 
 from __future__ import annotations
 
@@ -39,16 +39,7 @@ from onnxexp._torch_export.program_converter import mutated_names, resolve_vmap,
 from onnxexp._torch_export.program_modes import fake_mode
 from onnxexp._torch_export.symbol_names import check_dynamic, symbol_names
 
-__all__ = ["CaptureRefused", "capture", "export_program", "from_exported"]
-
-
-class CaptureRefused(CaptureError):
-    """torch.export cannot capture the model.
-
-    With `everywhere`, it cannot capture the model at any size.
-    """
-
-    everywhere = False
+__all__ = ["capture", "export_program", "from_exported"]
 
 
 class _ModelRefuses(CaptureRefused):
@@ -142,7 +133,7 @@ def _export_larger(
 ) -> ExportedProgram:
     """Run torch.export on a model, and on a larger example if `larger_sizes` has one.
 
-    A model that fixes a size may do so only where a derived size is 1. Therefore a refused model is tried at twice the sizes.
+    A model that fixes a size may do so only where a derived size is 1: try twice the sizes then.
 
     Raises:
         CaptureRefused, CaptureError: See `_export_example`.
@@ -170,7 +161,7 @@ def _export_at_larger_sizes(
 ) -> ExportedProgram | None:
     """Run torch.export at the sizes that `larger_sizes` finds for a program.
 
-    Returns None without such sizes, if the model refuses them, or if the result is not right at the user's sizes.
+    None if there are none, if the model refuses them, or if the result is not right at the user's.
     """
     if sizes := larger_sizes(program, spec):
         with contextlib.suppress(CaptureError):
@@ -259,10 +250,7 @@ def _register_output_classes(model: torch.nn.Module, args: Any, kwargs: Any, cha
 
 
 def _run(model: torch.nn.Module, args: Any, kwargs: Any) -> Any:
-    """Run the model on a copy of an example.
-
-    Raises CaptureError if the model fails.
-    """
+    """Run the model on a copy of an example. Raises CaptureError if the model fails."""
     arguments = pytree.tree_map_only(torch.Tensor, torch.clone, (args, kwargs))
     try:
         with preserved_model(model) as private:

@@ -76,7 +76,7 @@ _Symbols: TypeAlias = Mapping[sympy.Symbol, InputSize]
 
 
 class _GuardSource(traceback.FrameSummary):
-    """The frame that evaluated a condition on sizes, in strict mode the user's.
+    """The frame that evaluated a condition on sizes; in strict mode, the user's.
 
     `users` is the user's line, `converts` whether the code converted a symbolic number to an int or a float, `known` whether the
     condition follows from earlier guards, `interpreted` whether Dynamo evaluated it.
@@ -87,7 +87,7 @@ class _GuardSource(traceback.FrameSummary):
 
 @contextlib.contextmanager
 def record_guard_sources() -> Iterator[None]:
-    """Store a `_GuardSource` with each guard on a symbolic size inside the `with`.
+    """Make torch store a `_GuardSource` with each guard on a symbolic size.
 
     torch records no guard for a condition that follows from others. Those of the user's code are recorded as well: an operator
     may have evaluated the same condition before, where it does not count.
@@ -138,7 +138,7 @@ def source_of(guard: ShapeGuard) -> _GuardSource | None:
 def restrictions(program: ExportedProgram, spec: DynamicSpec) -> dict[str, Callable[[Sequence[Any]], bool]]:
     """Return the conditions under which the program is right, as tests of leaves.
 
-    A warning names the conditions that narrow the requested range.
+    Warns of those that narrow the range that was asked for.
     """
     symbols, names, found = input_symbols(program, spec), symbol_names(program, spec, each=True), conditions(program, spec)
     env, samples = shape_env(program), {symbol: _samples(size, _LEAST) for symbol, size in symbols.items()}
@@ -179,9 +179,8 @@ def fixed_numbers(program: ExportedProgram, spec: DynamicSpec) -> str:
 def conditions(program: ExportedProgram, spec: DynamicSpec, fixed: bool = False, known: bool = False) -> dict[sympy.Expr, str]:
     """Return the conditions that fail at a sample, with their texts and lines.
 
-    With `fixed`, these are the conversions to int and float and the axes that squeeze removes; else all others. Conditions that
-    follow from earlier guards count with `known` only if Dynamo or an installed package evaluated them: they may be checks of
-    torch.nn.
+    With `fixed`, these are the conversions to int and float and the axes that squeeze removes; else all others. Those that follow
+    from earlier guards count with `known` only if Dynamo or an installed package evaluated them: they may be checks of torch.nn.
     """
     env, symbols, names = shape_env(program), input_symbols(program, spec), symbol_names(program, spec, each=True)
     samples, small = ({symbol: _samples(size, least) for symbol, size in symbols.items()} for least in (_LEAST, 1))
@@ -199,8 +198,8 @@ def conditions(program: ExportedProgram, spec: DynamicSpec, fixed: bool = False,
     return {expr: f"{condition_text(expr, names)} ({line})" for expr, line in found.items()}
 
 
-def _counts_at_one(source: _GuardSource | Where) -> bool:
-    """Return whether a condition counts at size 1.
+def _counts_at_one(source: _GuardSource | SourceLocation) -> bool:
+    """Whether a condition counts at size 1.
 
     A branch of an installed package at size 1 is usually another way to the same result, as in attention to one token.
     """
@@ -254,7 +253,7 @@ def _ranges(program: ExportedProgram, symbols: _Symbols) -> Iterator[sympy.Expr]
 
 
 def _allows(condition: sympy.Expr, symbols: _Symbols, leaves: Sequence[Any]) -> bool:
-    """Return whether a condition holds for a call, as far as its inputs have the axes."""
+    """Whether a condition holds for a call, as far as its arguments have the axes."""
     used = [symbols[symbol] for symbol in condition.free_symbols & symbols.keys()]
     shapes = [(size, np.shape(leaves[size.index])) for size in used]
     sizes = {
@@ -266,7 +265,7 @@ def _allows(condition: sympy.Expr, symbols: _Symbols, leaves: Sequence[Any]) -> 
 
 
 def _restricts_inputs(env: ShapeEnv, expr: sympy.Expr) -> bool:
-    """Return whether a condition restricts the sizes of the inputs.
+    """Whether a condition restricts the sizes of the inputs.
 
     An inequality between axes that are equal in the example does not count: they usually belong together (a mask and its tokens).
     """
@@ -277,9 +276,9 @@ def _restricts_inputs(env: ShapeEnv, expr: sympy.Expr) -> bool:
     return not (fits and (expr.lhs - expr.rhs).xreplace(env.backed_var_to_val) == 0)
 
 
-def _source_line(env: ShapeEnv, frame: _GuardSource | Where, expr: sympy.Expr, fixed: bool) -> str:
-    """Return the line that evaluated the condition, or "" if it does not count."""
-    if isinstance(frame, Where):
+def _source_line(env: ShapeEnv, frame: _GuardSource | SourceLocation, expr: sympy.Expr, fixed: bool) -> str:
+    """Return the line that evaluated the condition; "" if it does not count."""
+    if isinstance(frame, SourceLocation):
         return str(frame)
     file, line = frame.filename, frame.lineno or 0
     if is_user_code(file):
@@ -295,7 +294,7 @@ def _source_line(env: ShapeEnv, frame: _GuardSource | Where, expr: sympy.Expr, f
 
 
 def _bounds_slice(expr: sympy.Expr) -> bool:
-    """Return whether a condition only states that a slice ends within a table.
+    """Whether a condition only states that a slice ends within a table.
 
     Eager fails beyond the end of a table (or mask) as well. A constant end (``x[:5]``) is different: for a shorter axis, the
     result is smaller than the program records. So is an end within another axis that is longer in the example.
@@ -313,7 +312,7 @@ def unit_sizes(program: ExportedProgram) -> list[sympy.Expr]:
 
 
 def _unit_size(env: ShapeEnv, expr: sympy.Expr) -> sympy.Expr | None:
-    """Return the size that a condition takes for 0 or 1, or None."""
+    """Return the size that a condition takes for 0 or 1, if there is one."""
     if not isinstance(expr, sympy.core.relational.Relational):
         return None
     for size, other in (expr.args, expr.args[::-1]):
@@ -326,7 +325,7 @@ def _unit_size(env: ShapeEnv, expr: sympy.Expr) -> sympy.Expr | None:
 def _always_holds(
     env: ShapeEnv, expr: sympy.Expr, samples: Mapping[sympy.Symbol, list[sympy.Integer]], known: Iterable[sympy.Expr]
 ) -> bool:
-    """Return whether a condition follows from the `known` ones at all samples.
+    """Whether a condition follows from the `known` ones at all samples.
 
     The sizes are changed together and one by one.
     """
@@ -349,10 +348,9 @@ def _samples(size: InputSize, least: int) -> list[sympy.Integer]:
 
 
 def _holds(expr: sympy.Expr, sizes: Mapping[sympy.Symbol, sympy.Integer]) -> bool:
-    """Return whether a condition holds at these sizes.
+    """Whether a condition holds at these sizes.
 
-    Returns True where the condition cannot be computed (the remainder of a negative size), since eager does not accept such
-    sizes.
+    True where it cannot be computed (the remainder of a negative size): eager does not accept such sizes.
     """
     try:
         return expr.xreplace(sizes) is not sympy.false

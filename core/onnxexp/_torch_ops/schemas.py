@@ -1,4 +1,4 @@
-"""Bind calls to torch's operator schemas, one node for a call in every frontend."""
+"""Bind calls to torch's operator schemas: one call, one node, in every frontend."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class NoOverload(LoweringError):
 
 
 def full_name(op: torch._ops.OpOverload) -> str:
-    """Return the full name, such as ``aten::add.Tensor`` or ``aten::relu``."""
+    """Return the full name: ``aten::add.Tensor``, ``aten::relu``."""
     name: str = op._schema.name
     return f"{name}.{op._schema.overload_name}" if op._schema.overload_name else name
 
@@ -35,7 +35,7 @@ def full_name(op: torch._ops.OpOverload) -> str:
 def cache_by_operator(function: Callable[[str], T]) -> Callable[[str], T]:
     """Cache a function of an operator's full name, for operators that never change.
 
-    Operators of other namespaces are not cached, since a library may define them again with another schema.
+    A library may define an operator of another namespace again, with another schema.
     """
     cached = functools.cache(function)
 
@@ -48,9 +48,9 @@ def cache_by_operator(function: Callable[[str], T]) -> Callable[[str], T]:
 
 @cache_by_operator
 def overload(name: str) -> torch._ops.OpOverload | None:
-    """Return the torch operator of a full name, or None.
+    """Return the torch operator of a full name; None if there is none.
 
-    ``prim::If`` and Python's scalar arithmetic have no torch operator.
+    ``prim::If`` and Python's scalar arithmetic have none.
     """
     packet, _, suffix = name.partition(".")
     namespace, _, base = packet.partition("::")
@@ -62,7 +62,7 @@ def overload(name: str) -> torch._ops.OpOverload | None:
 
 
 def bind(schema: torch.FunctionSchema, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """Bind a call to a schema, with every argument in order and defaults filled in."""
+    """Bind a call to a schema: every argument in order, with the defaults filled in."""
     arguments = schema.arguments
     others = (kwargs.get(each.name, each.default_value) for each in arguments[len(args) :])
     return [*args[: len(arguments)], *others]
@@ -74,8 +74,8 @@ def called(name: str, args: Sequence[Any], where: Node, fresh: Callable[[], str]
     `fresh` names an unknown size. `outputs` is the number of tensors in the list that the operator returns; None: as many as
     torch returns.
 
-    Raises NoOverload where torch has no such operator, or none takes the arguments, and LoweringError for an unknown number of
-    outputs.
+    Raises NoOverload where torch has no such operator, or none takes the arguments; LoweringError for an unknown
+    number of outputs.
     """
     schema = choose_overload(name, args)
     packet = name.partition(".")[0]
@@ -93,13 +93,13 @@ def called(name: str, args: Sequence[Any], where: Node, fresh: Callable[[], str]
     return Node(full, bound, [Value(base, type_) for type_ in types], where=where.where)
 
 
-def listed(schema: torch.FunctionSchema) -> bool:
-    """Return whether the operator returns a list of tensors."""
+def returns_list(schema: torch.FunctionSchema) -> bool:
+    """Whether the operator returns a list of tensors."""
     return [str(result.type) for result in schema.returns] == ["List[Tensor]"]
 
 
 def schemas(name: str) -> list[torch.FunctionSchema]:
-    """List the schemas of an operator, or of one overload (``aten::add.Tensor``)."""
+    """All schemas of an operator, or the one of an overload (``aten::add.Tensor``)."""
     packet, _, suffix = name.partition(".")
     found = torch._C._jit_get_schemas_for_operator(packet)
     return [each for each in found if not suffix or each.overload_name == suffix]
@@ -108,7 +108,7 @@ def schemas(name: str) -> list[torch.FunctionSchema]:
 def choose_overload(name: str, args: Sequence[Any]) -> torch.FunctionSchema:
     """Choose the overload that takes these Values, Tensors and Python constants.
 
-    Raises NoOverload where no overload takes them.
+    Raises NoOverload where there is none.
     """
     schema = next((each for each in schemas(name) if accepts(each, args)), None)
     if schema is None:
@@ -117,8 +117,8 @@ def choose_overload(name: str, args: Sequence[Any]) -> torch.FunctionSchema:
     return schema
 
 
-def takes(schema: torch.FunctionSchema, args: Sequence[Any]) -> bool:
-    """Return whether a call with positional arguments fits a schema."""
+def accepts(schema: torch.FunctionSchema, args: Sequence[Any]) -> bool:
+    """Whether a call with positional arguments fits a schema."""
     formals = schema.arguments
     if len(args) > len(formals) or any(argument.is_out for argument in formals):
         return False
@@ -128,7 +128,7 @@ def takes(schema: torch.FunctionSchema, args: Sequence[Any]) -> bool:
 
 
 def _fits(type_: str, arg: Any) -> bool:
-    """Return whether an argument may be of a type, as far as overloads differ in it."""
+    """Whether an argument may be of a type, as far as overloads differ in it."""
     if arg is None:
         return type_.startswith(("Optional", "NoneType"))
     inner = type_.removeprefix("Optional[").removesuffix("]") if type_.startswith("Optional[") else type_
