@@ -20,7 +20,11 @@ Contract = tuple[Any, ...]
 
 
 def contract(subject: Graph | ir.Model) -> Contract:
-    """Return the inputs and outputs (names, dtypes, fixed sizes, order) and the opset."""
+    """Return what a pass must keep.
+
+    For a captured graph: the names of the inputs and the number of outputs. For a model: the names and dtypes of inputs and
+    outputs in order, the fixed sizes of the inputs, and the opset.
+    """
     if isinstance(subject, Graph):
         return tuple(value.name for value in subject.inputs), len(subject.outputs)
     graph = subject.graph
