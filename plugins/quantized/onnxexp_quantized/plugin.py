@@ -81,9 +81,9 @@ class Quantized:
 
     @hookimpl(tryfirst=True)
     def capture(self, model: Any, args: Any, kwargs: Any, options: Options, context: ExportContext) -> torch.nn.Module | None:
-        """Put stand-ins into a quantized model; other frontends capture it.
+        """Put stand-ins into a quantized model, which another frontend captures.
 
-        A quantized model in TorchScript becomes a module that runs its graph.
+        For a quantized model in TorchScript, it returns a module that runs the graph; else None.
         """
         stack: contextlib.ExitStack = context.plugin_data[_PATCHES]
         context.plugin_data.setdefault(LIBRARY_WEIGHTS, library_weights(model))

@@ -27,7 +27,7 @@ _PER_AXIS = ("stride", "padding", "dilation", "output_padding")
 def convolve(x: torch.Tensor, packed: PackedWeight, axes: int) -> torch.Tensor:
     """Convolve a float tensor with a dequantized weight.
 
-    torch packs the weight of a convolution in one axis as one in two, with a height of 1.
+    torch packs the weight of a 1-D convolution as a 2-D weight with a height of 1.
     """
     settings, weight = dict(packed.settings), packed.weight
     if weight.ndim > axes + 2:

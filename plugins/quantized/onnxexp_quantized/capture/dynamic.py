@@ -52,7 +52,7 @@ for _axes in (1, 2, 3):
 
 
 def quantize_per_tensor_dynamic(input: torch.Tensor, dtype: torch.dtype, reduce_range: bool) -> Any:
-    """torch.quantize_per_tensor_dynamic, for a stand-in."""
+    """Replace `torch.quantize_per_tensor_dynamic`; for float16 it is a cast."""
     if dtype == torch.float16:
         return input.half()
     return dynamic_quantize(input, dtype, reduce_range and torch.backends.quantized.engine != "qnnpack")

@@ -56,12 +56,12 @@ def constant_fake_quantization(model: torch.nn.Module) -> Iterator[None]:
 def _per_channel(
     input: torch.Tensor, scale: torch.Tensor, zero_point: torch.Tensor, axis: int, quant_min: int, quant_max: int
 ) -> torch.Tensor:
-    """torch.fake_quantize_per_channel_affine, by an operator that torch.export takes."""
+    """Replace the torch function by an operator that torch.export takes."""
     return fake_quantize(input, scale, zero_point, quant_min, quant_max, axis)
 
 
 def _per_tensor(input: torch.Tensor, scale: Any, zero_point: Any, quant_min: int, quant_max: int) -> torch.Tensor:
-    """torch.fake_quantize_per_tensor_affine, by an operator that torch.export takes."""
+    """Replace the torch function by an operator that torch.export takes."""
     return fake_quantize(input, scale, zero_point, quant_min, quant_max)
 
 
@@ -72,7 +72,7 @@ _FUNCTIONS: list[tuple[Any, str, Callable[..., Any]]] = [
 
 
 def _classes() -> tuple[Any, ...]:
-    """torch's classes: those with fixed or observed scales, fused ones, learned ones."""
+    """Return torch's classes: fixed or observed scales, fused ones, learned ones."""
     from torch.ao.quantization import FakeQuantize, FusedMovingAvgObsFakeQuantize
     from torch.ao.quantization._learnable_fake_quantize import _LearnableFakeQuantize
 
@@ -80,14 +80,14 @@ def _classes() -> tuple[Any, ...]:
 
 
 def _is_fake_quantize(module: torch.nn.Module) -> bool:
-    """Whether a module is one of torch's; a subclass with its own `forward` is none."""
+    """Return whether a module fake-quantizes by the `forward` of a class of torch."""
     return _derives(module, "torch.ao.quantization") and any(
         isinstance(module, each) and type(module).forward is each.forward for each in _classes()
     )
 
 
 def _is_fused(module: torch.nn.Module) -> bool:
-    """Whether a layer has a batch norm in it, for inference."""
+    """Return whether a layer has a batch norm in it, for inference."""
     if not _derives(module, "torch.ao.nn.intrinsic"):
         return False
     from torch.ao.nn.intrinsic import qat
@@ -97,7 +97,9 @@ def _is_fused(module: torch.nn.Module) -> bool:
 
 
 def _derives(module: torch.nn.Module, package: str) -> bool:
-    """Whether a class of a package is a base; no other model imports the package."""
+    """Return whether a class of a package is a base of the module's class.
+
+    Comparing names imports no package."""
     return any(each.__module__.startswith(package) for each in type(module).__mro__)
 
 
@@ -124,7 +126,7 @@ def _is_on(switch: torch.Tensor) -> bool:
 
 
 def _is_calibrated(module: Any) -> bool:
-    """Whether a scale has been set or computed; fixed and learned ones have been."""
+    """Return whether a scale is set or computed; fixed and learned ones always are."""
     observer = module.activation_post_process
     limits = [dict(observer.named_buffers()).get(name) for name in ("min_val", "max_val")]
     if isinstance(module, _classes()[2]) or limits[0] is None or limits[1] is None or has_seen_data(limits[0], limits[1]):
@@ -134,7 +136,7 @@ def _is_calibrated(module: Any) -> bool:
 
 
 def _forward(module: Any) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Fake quantization by the module's present parameters."""
+    """Return a function that fake-quantizes with the module's present parameters."""
     if not _quantizes(module):
         return lambda X: X
     scale, zero_point, (lowest, highest), per_channel = _parameters(module)
@@ -143,7 +145,7 @@ def _forward(module: Any) -> Callable[[torch.Tensor], torch.Tensor]:
 
 
 def _parameters(module: Any) -> tuple[torch.Tensor, torch.Tensor, tuple[int, int], bool]:
-    """Scale, zero point, the range of the integers, and whether they are by channel."""
+    """Return scale, zero point, limits of the integers, and whether by channel."""
     observer, (_, fused, learnable) = module.activation_post_process, _classes()
     scale, zero_point = module.scale.detach(), module.zero_point.detach()
     if isinstance(module, learnable):

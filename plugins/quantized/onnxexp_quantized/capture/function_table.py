@@ -60,7 +60,7 @@ class FunctionTable:
 def name_of(func: Any) -> str:
     """Return a torch function's name: ``quantized::add``, or torch's own ``add``.
 
-    Overloads, methods and functions of torch.nn.functional have the name of the operator.
+    An overload has the name of its operator; other functions have their own ``__name__``.
     """
     if isinstance(func, torch._ops.OpOverload):
         func = func.overloadpacket

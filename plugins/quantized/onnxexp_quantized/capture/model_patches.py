@@ -34,7 +34,7 @@ _PACKAGES = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
 
 
 def is_quantized(model: Any) -> bool:
-    """Whether a model has quantized modules, tensors or packed parameters."""
+    """Return whether a model has quantized modules, tensors or packed parameters."""
     return isinstance(model, torch.nn.Module) and any(
         _is_of_torch(module)
         or any(is_packed(value) or _is_quantized_tensor(value) for value in _attributes(module).values())
@@ -44,9 +44,10 @@ def is_quantized(model: Any) -> bool:
 
 
 def calls_quantizing(model: torch.nn.Module) -> bool:
-    """Whether a forward of the model's modules names a function that quantizes.
+    """Return whether a module's `forward` names a function that quantizes.
 
-    That of a graph module names operators, which `is_quantized` knows. A scripted one names none.
+    Graph modules and scripted modules are left out: `is_quantized` reads the graph of the former, and the code of the latter
+    names no function.
     """
     modules = (module for module in model.modules() if not isinstance(module, (torch.fx.GraphModule, ScriptModule)))
     forwards = (inspect.unwrap(forward_of(module)) for module in modules)
@@ -74,9 +75,9 @@ def stand_ins(model: torch.nn.Module) -> Iterator[None]:
 
 @contextlib.contextmanager
 def quantizing_functions() -> Iterator[None]:
-    """Replace the functions of torch that make quantized tensors of others.
+    """Replace torch's functions that quantize, inside the `with`.
 
-    Replaced as well are those that read tables of bytes.
+    The operators that read tables of bytes or take float16 weights are replaced too.
     """
     operators: Any = torch.ops.quantized
     own = {**byte_tables.replacements(), **prepacking.half_prepacking()}
@@ -148,7 +149,7 @@ def _as_number(module: torch.nn.Module, name: str) -> Iterator[None]:
 
 
 def _is_parameter(module: torch.nn.Module, name: str) -> bool:
-    """Whether a buffer is a scale or zero point that operators take as a number."""
+    """Return whether a buffer is a scale or zero point used as a number."""
     buffer = module._buffers.get(name)
     if buffer is None or buffer.numel() != 1:
         return False
@@ -169,7 +170,7 @@ def _replacement(node: torch.fx.Node) -> Any:
 
 
 def _is_of_torch(module: torch.nn.Module) -> bool:
-    """Whether a module's class is one of torch's quantized modules, or derived."""
+    """Return whether a module's class is a quantized one of torch or derives from one."""
     return any(each.__module__.startswith(_PACKAGES) for each in type(module).__mro__)
 
 

@@ -8,7 +8,7 @@ __all__ = ["fused_parameters", "has_seen_data"]
 
 
 def has_seen_data(lowest: torch.Tensor, highest: torch.Tensor) -> bool:
-    """Whether an observer's range is one; before any data it is empty or infinite."""
+    """Return whether an observer's range is finite and not empty, as after data."""
     return bool(lowest.numel() and torch.isfinite(lowest).all() and torch.isfinite(highest).all())
 
 

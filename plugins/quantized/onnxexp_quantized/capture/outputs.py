@@ -19,7 +19,7 @@ __all__ = ["WriteParameters", "integer_outputs"]
 def integer_outputs(parameters: dict[int, str]) -> Hook:
     """Return a hook that makes integers of the quantized tensors in a result.
 
-    `parameters` gets the parameters of those outputs as JSON, by their places.
+    The hook stores the parameters of those outputs in `parameters`, as JSON by the index of the output.
     """
 
     def forward_hook(_module: Any, _args: Any, result: Any) -> Any:

@@ -23,12 +23,12 @@ _CONVOLUTION = ("stride", "padding", "dilation", "groups", "transpose", "output_
 
 
 def is_packed(value: Any) -> bool:
-    """Whether a value is the packed parameters of a layer."""
+    """Return whether a value is the packed parameters of a layer."""
     return isinstance(value, torch.ScriptObject) and (_has(value, "unpack") or _is_cell(value))
 
 
 def _is_cell(packed: Any) -> bool:
-    """Whether an object has the parameters of a recurrent layer, for one direction."""
+    """Return whether an object is a recurrent layer's parameters for one direction."""
     return bool(packed._type().name() == "CellParamsBase")
 
 
@@ -110,7 +110,9 @@ def _settings(packed: Any) -> dict[str, Any]:
 
 
 def _reduces_range(packed: Any, weight: torch.Tensor, settings: dict[str, Any]) -> bool:
-    """Whether the kernel follows `reduce_range`: the object does not name its engine."""
+    """Return whether the kernel follows `reduce_range`, by running it.
+
+    The packed object does not name its engine."""
     if settings:
         channels = weight.shape[0] if settings["transpose"] else weight.shape[1] * settings["groups"]
         kernel = weight.shape[2:]

@@ -23,14 +23,14 @@ table = FunctionTable()
 
 
 def quantize_per_tensor(input: torch.Tensor, scale: Any, zero_point: Any, dtype: torch.dtype) -> QuantizedTensor:
-    """torch.quantize_per_tensor, for a stand-in."""
+    """Replace `torch.quantize_per_tensor`; the result is a stand-in."""
     return QuantizedTensor.quantize(input, scale, zero_point, dtype)
 
 
 def quantize_per_channel(
     input: torch.Tensor, scales: torch.Tensor, zero_points: torch.Tensor, axis: int, dtype: torch.dtype
 ) -> QuantizedTensor:
-    """torch.quantize_per_channel, for a stand-in.
+    """Replace `torch.quantize_per_channel`; the result is a stand-in.
 
     Raises CaptureError for zero points that are floats, as the tables of embeddings have them.
     """
@@ -45,12 +45,12 @@ def quantize_per_channel(
 
 
 def make_per_tensor(input: torch.Tensor, scale: float, zero_point: int) -> QuantizedTensor:
-    """torch._make_per_tensor_quantized_tensor, for a stand-in."""
+    """Replace `torch._make_per_tensor_quantized_tensor`; the result is a stand-in."""
     return QuantizedTensor(input, scale, zero_point, BY_INTEGERS[input.dtype])
 
 
 def make_per_channel(input: torch.Tensor, scale: torch.Tensor, zero_point: torch.Tensor, axis: int) -> QuantizedTensor:
-    """torch._make_per_channel_quantized_tensor, for a stand-in."""
+    """Replace `torch._make_per_channel_quantized_tensor`; the result is a stand-in."""
     return QuantizedTensor(input, scale, zero_point, BY_INTEGERS[input.dtype], axis)
 
 

@@ -23,9 +23,9 @@ table.generic("max_pool1d max_pool2d max_pool3d std grid_sample grid_sampler", r
 
 
 def _averaged(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Average the integers themselves, as numbers: torch rounds the mean of integers.
+    """Average the integers themselves, since torch rounds the mean of the integers.
 
-    Means are often halfway between two integers. A scale would move them to either side.
+    A mean is often halfway between two integers. Multiplying by a scale would round it to either side.
     """
     source = first_of((args, kwargs))
     padding = kwargs.get("padding", args[3] if "avg_pool" in name_of(func) and len(args) > 3 else 0)

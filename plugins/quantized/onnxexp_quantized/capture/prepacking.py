@@ -34,9 +34,9 @@ def _linear_prepack(W: QuantizedTensor, B: torch.Tensor | None = None) -> Packed
 
 
 def half_prepacking() -> dict[str, Callable[..., Any]]:
-    """Return the functions of `torch.ops.quantized` that pack weights in float16.
+    """Return replacements, by name, of torch's operators for float16 weights.
 
-    Their arguments are ordinary tensors.
+    Those operators of `torch.ops.quantized` take ordinary tensors.
     """
     return {"linear_prepack_fp16": _prepack_half, "linear_dynamic_fp16_unpacked_weight": _linear_with_half}
 

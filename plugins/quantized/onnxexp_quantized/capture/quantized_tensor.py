@@ -105,7 +105,7 @@ class QuantizedTensor(StandIn):
 
     @property
     def of(self) -> Range:
-        """The integers that the dtype has."""
+        """The range of the integers of the dtype."""
         return DTYPES[self.dtype]
 
     def numbers(self) -> tuple[float, int]:
@@ -171,7 +171,7 @@ class QuantizedTensor(StandIn):
     __hash__ = object.__hash__
 
     def __getattr__(self, name: str) -> Any:
-        """Every other attribute of torch.Tensor, called with this object."""
+        """Return any other attribute of torch.Tensor, bound to this object."""
         attribute = getattr(torch.Tensor, name)
         if callable(attribute):
             return functools.partial(self._method, attribute)

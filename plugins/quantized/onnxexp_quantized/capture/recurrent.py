@@ -26,12 +26,12 @@ table = FunctionTable()
 def lstm(
     input: torch.Tensor, *args: Any, dtype: torch.dtype | None = None, use_dynamic: bool = False
 ) -> tuple[torch.Tensor, ...]:
-    """torch.quantized_lstm, for unpacked parameters."""
+    """Replace `torch.quantized_lstm` on unpacked parameters."""
     return _run("lstm", input, *args)
 
 
 def gru(input: torch.Tensor, *args: Any) -> tuple[torch.Tensor, ...]:
-    """torch.quantized_gru, for unpacked parameters."""
+    """Replace `torch.quantized_gru` on unpacked parameters."""
     return _run("gru", input, *args)
 
 
@@ -59,7 +59,7 @@ def _check_forward_args(self: Any, input: torch.Tensor, hidden: Any, batch_sizes
 def _run(name: str, input: torch.Tensor, *args: Any) -> tuple[torch.Tensor, ...]:
     """Run the layers on padded sequences, or on packed ones with their batch sizes.
 
-    torch's kernels add the biases that are packed, whatever the argument `has_biases` is.
+    torch's kernels always add the packed biases; the argument `has_biases` has no effect.
     """
     packed = not isinstance(args[2], bool)
     states, cells, _, num_layers, dropout, train, bidirectional, *batch_first = args[1 if packed else 0 :]

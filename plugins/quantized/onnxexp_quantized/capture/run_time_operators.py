@@ -121,9 +121,9 @@ def widen(weight: torch.Tensor) -> torch.Tensor:
 
 
 def integers_used(dtype: torch.dtype, reduce_range: bool) -> tuple[int, int]:
-    """Return the first and last integer of a range.
+    """Return the first and last integer of a dtype, or of the half of its range.
 
-    A reduced one has half of the integers.
+    `reduce_range` selects the half.
     """
     limits = torch.iinfo(dtype)
     return (-(-limits.min // 2), limits.max // 2) if reduce_range else (limits.min, limits.max)

@@ -1,6 +1,6 @@
 """Quantized tensors that a module stores: their integers become buffers.
 
-A capture then sees them as parts of the model, with their names.
+A capture treats buffers as parts of the model and keeps their names.
 """
 
 from __future__ import annotations

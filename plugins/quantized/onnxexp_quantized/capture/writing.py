@@ -39,7 +39,7 @@ def in_place(implementation: Generic) -> Generic:
 
 
 def _as_codes(target: QuantizedTensor, value: Any) -> Any:
-    """Integers, or one integer, for what is written into a quantized tensor."""
+    """Return the integers, or one integer, for a value that is written."""
     if isinstance(value, QuantizedTensor):
         return value.integers  # torch copies the integers, even from a tensor of another scale
     return target.like(value).integers if isinstance(value, torch.Tensor) else target.code(value)

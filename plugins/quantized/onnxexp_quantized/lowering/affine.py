@@ -153,7 +153,7 @@ def _dequantize_by_arithmetic(op: Builder, x: Tensor, affine: Affine) -> Tensor:
 
 
 def _is_whole(dtype: torch.dtype, lowest: int, highest: int) -> bool:
-    """Whether limits are those of an integer dtype."""
+    """Return whether limits are those of an integer dtype."""
     return (lowest, highest) == (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
 
 
@@ -202,7 +202,7 @@ def _attributes(affine: Affine) -> dict[str, int]:
 
 
 def _zero_point(op: Builder, affine: Affine, dtype: torch.dtype) -> Tensor:
-    """Explicit zero points: ONNX Runtime fuses nothing without them."""
+    """Return explicit zero points: ONNX Runtime fuses nothing without them."""
     if affine.zero_point is not None:
         return op.cast(affine.zero_point, dtype)
     if affine.scale.const is None:
@@ -215,7 +215,7 @@ def _is_zero(zero: Tensor) -> bool:
 
 
 def _is_made_zero(op: Builder, zero: Tensor | None) -> bool:
-    """Whether zero points are 0, computed ones of run-time scales included."""
+    """Return whether zero points are 0, computed ones of run-time scales included."""
     while zero is not None and zero.const is None:
         made = op.producer(zero)
         if made is None or made.operator not in ("Cast", "Mul", "Reshape", "Squeeze", "Unsqueeze"):
@@ -225,7 +225,7 @@ def _is_made_zero(op: Builder, zero: Tensor | None) -> bool:
 
 
 def _fits(zero: Tensor | None, dtype: torch.dtype) -> bool:
-    """Whether zero points are whole numbers of a dtype, as far as they are known."""
+    """Return whether zero points are integers of a dtype, as far as they are known."""
     if zero is None or dtype in FLOAT8:
         return zero is None or _is_zero(zero)
     if zero.const is None:

@@ -159,7 +159,7 @@ def _switch(op: Builder, switch: Tensor, what: str) -> bool:
 
 
 def _whole(op: Builder, zero_point: Tensor, quant_min: int, quant_max: int) -> Tensor:
-    """Learned zero points as whole numbers of the range."""
+    """Round learned zero points to integers in the range."""
     if zero_point.const is not None:
         return op.constant(zero_point.const.float().round().clamp(quant_min, quant_max).to(torch.int32))
     (rounded,) = op.torch_op("aten::round", op.cast(zero_point, torch.float32))
@@ -179,7 +179,7 @@ def _quantize_and_back(op: Builder, x: Tensor, affine: Affine, quant_min: int, q
 
 
 def _holds(dtype: torch.dtype, zero_point: torch.Tensor) -> bool:
-    """Whether zero points are whole numbers of a dtype."""
+    """Return whether zero points are whole numbers of a dtype."""
     return not zero_point.dtype.is_floating_point and _contains(dtype, *zero_point.aminmax())
 
 
@@ -208,7 +208,7 @@ def _arithmetic(op: Builder, x: Tensor, affine: Affine, quant_min: int, quant_ma
 
 
 def _inside(op: Builder, x: Tensor, affine: Affine, quant_min: int, quant_max: int) -> Tensor:
-    """Whether an element is in the range, and is not clamped."""
+    """Compute whether each element is in the range, and is not clamped."""
     steps, _, _ = _steps(op, x, affine, torch.float32)
     return op.And(op.Not(op.Less(steps, float(quant_min))), op.Not(op.Greater(steps, float(quant_max))))
 
@@ -216,7 +216,7 @@ def _inside(op: Builder, x: Tensor, affine: Affine, quant_min: int, quant_max: i
 def _steps(op: Builder, x: Tensor, affine: Affine, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     """Return the steps before clamping, and zero points and scales that broadcast.
 
-    A whole zero point is added after the rounding, another one before it.
+    An integer zero point is added after the rounding, a float one before it.
     """
     scale, zero_point = affine.scale, affine.zero_point
     assert zero_point is not None

@@ -172,7 +172,7 @@ def _per_channel(op: Builder, x: Tensor, scales: Tensor, zero_points: Tensor | N
 def _groups(op: Builder, x: Tensor, scales: Tensor, zero_points: Tensor | None, size: int) -> Affine:
     """Return the scales of groups in the rows of a matrix.
 
-    A group that is longer than the row is the row.
+    A row shorter than `size` is one group.
     """
     columns = x.shape[1] if x.shape is not None else None
     if not isinstance(columns, int):

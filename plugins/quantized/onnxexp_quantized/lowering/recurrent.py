@@ -82,7 +82,7 @@ def _integer_lstm(
     zero_points: Sequence[Tensor],
     biases: Sequence[Tensor],
 ) -> tuple[Tensor, ...]:
-    """ONNX Runtime's LSTM, which quantizes input and state at each step."""
+    """Emit ONNX Runtime's LSTM, which quantizes input and state at each step."""
     directions = range(0, len(weights), 2)
     w, r = (op.deferred(functools.partial(_stacked, "LSTM", True), *weights[first::2]) for first in (0, 1))
     parameters: list[Tensor] = []
@@ -110,7 +110,7 @@ def _hidden_size(weights: Sequence[Tensor]) -> int:
 
 
 def _dequantized(op: Builder, kind: str, weight: Tensor, parameters: tuple[Tensor, Tensor] | None) -> Tensor:
-    """One direction's weight in float32, (1, gates * hidden, ...)."""
+    """Return one direction's weight in float32, (1, gates * hidden, ...)."""
     arranged = op.deferred(functools.partial(_stacked, kind, False), weight)
     if parameters is None:
         return op.cast(arranged, torch.float32)
@@ -122,7 +122,7 @@ def _dequantized(op: Builder, kind: str, weight: Tensor, parameters: tuple[Tenso
 
 
 def _by_gate(op: Builder, kind: str, parameter: Tensor) -> Tensor:
-    """Scales or zero points of one direction in ONNX's order of the gates, (1, ...)."""
+    """Arrange a direction's scales or zero points in ONNX's gate order, (1, ...)."""
     contents = parameter.const
     assert contents is not None
     if contents.dim():

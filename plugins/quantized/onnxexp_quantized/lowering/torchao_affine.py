@@ -152,7 +152,7 @@ def _limits(quant_min: Any, quant_max: Any, dtype: torch.dtype) -> tuple[int, in
 def _parts(op: Builder, x: Tensor, block_size: Sequence[Any]) -> tuple[list[int], list[int]]:
     """Return the axes with a scale for each index, and those with one for each block.
 
-    The others have one scale: their blocks have the size of the axis, which may be symbolic.
+    Every other axis has one scale: its block has the size of the axis, which may be symbolic.
     """
     if x.shape is None:
         op.decline("the rank must be known at export")

@@ -77,7 +77,7 @@ def _as_convolution(node: ir.Node, x: ir.Value, editor: GraphEditor) -> bool:
 
 
 def _counts_all(node: ir.Node) -> bool:
-    """Whether each window of an AveragePool counts all its elements, padding too."""
+    """Return whether each window of an AveragePool counts all elements and padding."""
     settings = node.attributes
     if settings.get_int("ceil_mode", 0) or settings.get_string("auto_pad", "NOTSET") != "NOTSET":
         return False
@@ -86,7 +86,7 @@ def _counts_all(node: ir.Node) -> bool:
 
 
 def _over_space(node: ir.Node, rank: int) -> bool:
-    """Whether the axes of a ReduceMean are all but the first two."""
+    """Return whether the axes of a ReduceMean are all but the first two."""
     if "axes" in node.attributes:
         axes = list(node.attributes["axes"].as_ints())
     elif (given := constant_of(node, 1)) is not None:

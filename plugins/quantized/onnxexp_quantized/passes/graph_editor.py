@@ -99,7 +99,7 @@ class GraphEditor:
 class QuantizedPass(ir.passes.InPlacePass):
     """A pass over the nodes of models that quantize; it leaves other models alone.
 
-    `operators` are those of the nodes that `rewrite` gets.
+    `rewrite` gets the nodes with one of `operators`.
     """
 
     operators: frozenset[str] = frozenset()

@@ -108,7 +108,7 @@ def as_int32(node: ir.Node, index: int, steps: torch.Tensor, editor: GraphEditor
 
 
 def _is_quantized(result: ir.Value) -> bool:
-    """Whether only a QuantizeLinear uses a result, with at most a Relu before it."""
+    """Return whether only a QuantizeLinear uses a result, directly or after a Relu."""
     user = sole_user(result)
     if user is not None and user.op_type == "Relu":
         user = sole_user(user.outputs[0])

@@ -25,7 +25,7 @@ LAYOUT = _SAME_SIZE | _SMALLER | _LARGER
 class QuantizeBeforeLayout(QuantizedPass):
     """Move QuantizeLinear up over layout operators and limits.
 
-    It goes after a DequantizeLinear of equal parameters.
+    A QuantizeLinear that meets a DequantizeLinear of equal parameters is removed.
     """
 
     operators = frozenset({"QuantizeLinear"})
@@ -73,7 +73,7 @@ class DequantizeAfterLayout(QuantizedPass):
 
 
 def _takes_integers(node: ir.Node, opset: int) -> bool:
-    """Whether a layout operator takes 8-bit integers, in ONNX and in ONNX Runtime."""
+    """Return whether ONNX and ONNX Runtime let a layout operator take 8-bit integers."""
     return node.op_type != "MaxPool" or (opset >= 12 and len(node.outputs) == 1)
 
 

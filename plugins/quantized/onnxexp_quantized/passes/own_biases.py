@@ -61,9 +61,9 @@ def _rewrite(node: ir.Node, product: ir.Node, index: int, editor: GraphEditor) -
 
 
 def _depends_on_integers(weight: ir.Value | None) -> bool:
-    """Whether a DequantizeLinear is among the nodes that compute a weight.
+    """Return whether a DequantizeLinear is among the nodes that compute a weight.
 
-    ONNX Runtime does not fold it, so that the weight is no initializer; an integer kernel may take the weight yet.
+    ONNX Runtime does not fold a DequantizeLinear, so that the weight is no initializer and an integer kernel may take it.
     """
     found, seen = [weight], set()
     while found:
@@ -77,7 +77,7 @@ def _depends_on_integers(weight: ir.Value | None) -> bool:
 
 
 def _leads_to_quantize(node: ir.Node) -> bool:
-    """Whether only a QuantizeLinear uses a result, with Relu and Clip before it."""
+    """Return whether only a QuantizeLinear uses a result, after any Relu and Clip."""
     user = sole_user(node.outputs[0])
     while user is not None and user.op_type in ("Relu", "Clip"):
         user = sole_user(user.outputs[0])
@@ -85,9 +85,9 @@ def _leads_to_quantize(node: ir.Node) -> bool:
 
 
 def _add_missing_bias(node: ir.Node, editor: GraphEditor) -> bool:
-    """Give a convolution without a bias one of zeros.
+    """Add a bias of zeros to a convolution that lacks one.
 
-    Returns False for an unknown number of channels.
+    Returns False if the number of channels is unknown, else True.
     """
     if len(node.inputs) > 2 or node.op_type not in ("Conv", "ConvTranspose"):
         return True
@@ -103,9 +103,9 @@ def _add_missing_bias(node: ir.Node, editor: GraphEditor) -> bool:
 
 
 def _fine_steps(bias: torch.Tensor) -> torch.Tensor:
-    """Return a scale that keeps float32's digits.
+    """Return a scale that keeps the digits of a float32 bias.
 
-    No integer kernel takes a float weight.
+    The scale is free, since no integer kernel takes a float weight.
     """
     largest = bias.detach().abs().max() if bias.numel() else torch.ones(())
     return largest.double().clamp(min=2.0**-96) / 2**30
@@ -114,9 +114,9 @@ def _fine_steps(bias: torch.Tensor) -> torch.Tensor:
 def _at_run_time(
     node: ir.Node, index: int, x_scale: ir.Value | None, weight_scale: ir.Value | None, editor: GraphEditor
 ) -> ir.Value:
-    """Quantize a bias where the scale of x is computed.
+    """Quantize a bias in the graph, for a scale of x that is computed at run time.
 
-    An integer kernel takes a bias in steps of both scales.
+    An integer kernel takes a bias whose scale is the product of the scales of x and the weight.
     """
     bias = node.inputs[index]
     assert bias is not None and x_scale is not None

@@ -38,7 +38,7 @@ class Parameters:
 def parameters_of(node: ir.Node) -> Parameters | None:
     """Read the parameters of a QuantizeLinear or DequantizeLinear of an 8-bit tensor.
 
-    None where they are not constant, differ by channel, or have another width.
+    Returns None if they are not constant, differ by channel, or belong to another width.
     """
     scale, zero_point = constant_of(node, 1), constant_of(node, 2)
     if scale is None or zero_point is None or scale.numel() != 1 or zero_point.dtype not in (torch.uint8, torch.int8):

@@ -72,9 +72,9 @@ def _connected(start: ir.Value) -> list[ir.Value] | None:
 
 
 def _beside(node: ir.Node) -> list[ir.Value] | None:
-    """Return the signed values of a node.
+    """Return the signed values of a node, or None.
 
-    The result is None if it cannot take unsigned ones instead.
+    The result is None if the node cannot take unsigned values instead.
     """
     if node.domain:
         return None

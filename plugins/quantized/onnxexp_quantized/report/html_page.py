@@ -1,6 +1,6 @@
 """The report as a page with bar charts.
 
-It is one file without scripts, and needs nothing from elsewhere.
+The page is one file without scripts or external resources.
 """
 
 from __future__ import annotations

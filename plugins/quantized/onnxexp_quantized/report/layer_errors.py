@@ -160,7 +160,7 @@ def _run(
 def _pairs(file: ModelFile, layers: list[Layer], other: ModelFile) -> Iterator[tuple[Layer, ir.Node]]:
     """Pair each layer with its node in the float model.
 
-    They are paired by module, else by the order of the operators of their kind.
+    Layers pair by module and operator, and the remaining ones by operator, in order.
     """
     ours = [layer for layer in layers if layer.node.graph is file.model.graph]
     theirs = list(other.model.graph)

@@ -89,7 +89,7 @@ def quantized_value(node: ir.Node) -> LayerValue | None:
 def float_value(node: ir.Node, quantized: LayerValue) -> LayerValue | None:
     """Return a layer's value in the float model, after the same activations.
 
-    None if it has others.
+    Returns None if the float model has other activations there.
     """
     value, expected = node.outputs[0], list(quantized.activations)
     for each in following(node).between:
@@ -104,7 +104,7 @@ def float_value(node: ir.Node, quantized: LayerValue) -> LayerValue | None:
 
 
 def _counts(node: ir.Node) -> bool:
-    """Whether a node is more than a bias or a folded normalization."""
+    """Return whether a node is more than a bias or a folded normalization."""
     return node.op_type == "Mul" or (node.op_type in ACTIVATIONS and node.op_type != "BatchNormalization")
 
 
@@ -119,7 +119,7 @@ def _after_integers(node: ir.Node) -> ir.Node:
 
 
 def _parameters_of(value: ir.Value | None) -> tuple[ir.Value | None, ir.Value | None] | None:
-    """Scale and zero point of integers, which moves do not change; None if unknown."""
+    """Find the scale and zero point of integers, through moves; None if unknown."""
     while value is not None and (node := value.producer()) is not None:
         if node.op_type == "QuantizeLinear" or node.op_type in _SCALES:
             return _parameters(node, _SCALES.get(node.op_type, 1))
@@ -130,9 +130,9 @@ def _parameters_of(value: ir.Value | None) -> tuple[ir.Value | None, ir.Value | 
 
 
 def _parameters_after(layer: ir.Node, node: ir.Node, place: int) -> tuple[ir.Value | None, ir.Value | None]:
-    """Scale and zero point of a layer's integers.
+    """Find the scale and zero point of a layer's integers.
 
-    An average is rounded in steps of 1: its integers have the parameters of its argument.
+    An average is rounded with a scale of 1, and its integers have the parameters of its argument.
     """
     scale, zero = _parameters(node, place)
     if scale is None or scale.const_value is None or not np.all(scale.const_value.numpy() == 1):

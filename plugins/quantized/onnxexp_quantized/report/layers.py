@@ -74,9 +74,9 @@ def layers(file: ModelFile, optimized: OptimizedGraph) -> list[Layer]:
 
 
 def _layer(file: ModelFile, node: ir.Node, optimized: OptimizedGraph) -> Iterator[Layer]:
-    """Yield the layer of a node.
+    """Yield the layer of a node, if the node has one.
 
-    The result is nothing for other nodes, and for a part of another layer.
+    Yields nothing for a node that is no layer, or that is a part of another layer.
     """
     weighty = family(node.op_type) in LAYERS or is_integer_operator(node.op_type)
     if not weighty and not _on_quantized_values(node):
@@ -102,7 +102,7 @@ def _layer(file: ModelFile, node: ir.Node, optimized: OptimizedGraph) -> Iterato
 
 
 def _on_quantized_values(node: ir.Node) -> bool:
-    """Whether a node without weights takes quantized values, and is worth a line."""
+    """Return whether a node without weights is listed for its quantized operands."""
     if node.op_type in ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "Clip") or not node.inputs:
         return False
     if node.op_type == "Gather":

@@ -74,7 +74,7 @@ def run(file: ModelFile, feeds: Mapping[str, np.ndarray], runs: int, folder: Pat
 def _per_run(times: list[float], runs: int) -> float:
     """Return the median of a node's time in the runs after the first.
 
-    A node in a loop runs often in each of them.
+    The times of a node that runs several times, as in a loop, are added within each run.
     """
     often = max(1, len(times) // runs)
     sums = [sum(times[start : start + often]) for start in range(0, len(times), often)]

@@ -1,6 +1,6 @@
 """Read an ONNX file, and load it into ONNX Runtime.
 
-Its nodes get names that can be found again in what ONNX Runtime makes of it.
+The nodes get names that ONNX Runtime keeps in the names of the nodes it derives.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class ModelFile:
 
 
 def marked(index: int) -> str:
-    """Return the name for a node.
+    """Return the marked name for the node of an index.
 
-    What ONNX Runtime makes of the node has it in its name.
+    ONNX Runtime keeps it in the names of the nodes that it derives.
     """
     return f"@{index}@"
 

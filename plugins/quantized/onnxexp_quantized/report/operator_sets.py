@@ -65,11 +65,11 @@ HALF_BYTE = frozenset({ir.DataType.INT4, ir.DataType.UINT4})
 def family(operator: str) -> str:
     """Return the float operator that an operator replaces: Conv for QLinearConv.
 
-    MatMul stands for Gemm too.
+    The result for Gemm and its quantized forms is MatMul.
     """
     return _FAMILY.get(operator, operator)
 
 
 def is_integer_operator(operator: str) -> bool:
-    """Whether an operator computes with integers, or with integer weights."""
+    """Return whether an operator computes with integers, or with integer weights."""
     return operator.startswith("QLinear") or operator in _NOT_QLINEAR

@@ -66,14 +66,14 @@ class OptimizedGraph:
 
 
 def runs_as_integers(node: ir.Node) -> bool:
-    """Whether a node of the optimized graph computes with integers."""
+    """Return whether a node of the optimized graph computes with integers."""
     return is_integer_operator(node.op_type) or (node.op_type in MOVING and _is_integer(node.inputs[0]))
 
 
 def _is_integer(value: ir.Value | None) -> bool:
-    """Whether a value has quantized integers.
+    """Return whether a value has quantized integers.
 
-    Values that ONNX Runtime added have no type.
+    A value that ONNX Runtime added has no type, so that its producer decides.
     """
     if value is None:
         return False

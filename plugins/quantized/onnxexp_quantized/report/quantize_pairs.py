@@ -58,7 +58,7 @@ class Following:
 
 
 def constant(value: ir.Value | None) -> bool:
-    """Whether a value is known before the run."""
+    """Return whether a value is known before the run."""
     if value is None or value.const_value is not None or value.is_initializer():
         return True
     node = value.producer()
@@ -93,7 +93,7 @@ def following(node: ir.Node) -> Following:
 
 
 def _passes(node: ir.Node, value: ir.Value) -> bool:
-    """Whether a node belongs to the layer before it: an activation, a bias, a move."""
+    """Return whether a node is a part of the layer before: activation, bias or move."""
     if node.op_type in ("Add", "Mul"):
         return all(constant(each) for each in node.inputs if each is not value)
     return node.op_type in ACTIVATIONS or (node.op_type in MOVING and node.op_type != "Concat" and node.inputs[0] is value)

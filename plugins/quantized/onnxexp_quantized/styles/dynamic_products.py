@@ -12,9 +12,10 @@ _FLOAT = ir.DataType.FLOAT
 
 
 def dynamic_product(node: ir.Node, editor: GraphEditor) -> bool:
-    """MatMulInteger with its scales to DynamicQuantizeMatMul or MatMulIntegerToFloat.
+    """Convert a scaled MatMulInteger to an operator of com.microsoft.
 
-    The first one quantizes the operand too, and takes the place of DynamicQuantizeLinear.
+    DynamicQuantizeMatMul replaces a DynamicQuantizeLinear too, since it quantizes the operand. MatMulIntegerToFloat takes
+    other operands.
     """
     cast = sole_user(node.outputs[0])
     scaled = None if cast is None or cast.op_type != "Cast" else sole_user(cast.outputs[0])

@@ -110,9 +110,10 @@ def weight_of(value: ir.Value | None, channels: int) -> Weight | None:
 
 
 def int32_bias(node: ir.Node, index: int, x: Operand, weight: Operand, editor: GraphEditor) -> ir.Value | None:
-    """Return a bias in steps of the scales' product; None where int32 overflows.
+    """Return an int32 bias whose scale is the product of the operands' scales.
 
-    The bias is a constant, or the DequantizeLinear of an int32 constant with that scale.
+    The given bias is a float32 vector that is constant, or the DequantizeLinear of int32 with that scale. Returns None for
+    any other bias, and where int32 overflows.
     """
     value, steps = node.inputs[index], x.scale.double() * weight.scale.double()
     dequantize = producer(value, "DequantizeLinear")

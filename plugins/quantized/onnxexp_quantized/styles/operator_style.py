@@ -36,7 +36,7 @@ STYLES = tuple(_RULES)
 class OperatorStyle(QuantizedPass):
     """Replace operators between DequantizeLinear and QuantizeLinear by quantized ones.
 
-    "qoperator" uses ONNX's own, "ort" those of com.microsoft too, and "qdq" none.
+    The style "qoperator" uses ONNX's own operators, "ort" those of com.microsoft too, and "qdq" replaces nothing.
     """
 
     def __init__(self, style: str) -> None:

@@ -18,7 +18,7 @@ _FLOAT = ir.DataType.FLOAT
 
 
 def convolution(node: ir.Node, editor: GraphEditor) -> bool:
-    """Conv to QLinearConv, where a QuantizeLinear follows."""
+    """Convert Conv to QLinearConv, where a QuantizeLinear follows."""
     x, weight, result = activation(node.inputs[0]), weight_of(node.inputs[1], 0), quantized_result(node.outputs[0])
     if x is None or weight is None or result is None or x.dtype != result.dtype:
         return False
@@ -83,7 +83,9 @@ def _matmul(node: ir.Node, editor: GraphEditor) -> _Product | None:
 
 
 def integer_gemm(node: ir.Node, editor: GraphEditor) -> bool:
-    """Gemm to MatMulInteger, scaled; ONNX has no quantized product with a bias."""
+    """Convert Gemm to a scaled MatMulInteger, and an Add of its bias.
+
+    ONNX has no quantized product with a bias."""
     product = _gemm(node, editor)
     if product is None:
         return False
@@ -95,7 +97,7 @@ def integer_gemm(node: ir.Node, editor: GraphEditor) -> bool:
 
 
 def integer_matmul(node: ir.Node, editor: GraphEditor) -> bool:
-    """MatMul to QLinearMatMul, or to MatMulInteger where the result is float."""
+    """Convert MatMul to QLinearMatMul, or to MatMulInteger for a float result."""
     product = _matmul(node, editor)
     if product is None:
         return False
@@ -105,13 +107,13 @@ def integer_matmul(node: ir.Node, editor: GraphEditor) -> bool:
 
 
 def gemm_of_microsoft(node: ir.Node, editor: GraphEditor) -> bool:
-    """Gemm to com.microsoft's QGemm."""
+    """Convert Gemm to QGemm, or to MatMulNBits for a float operand."""
     product = _gemm(node, editor)
     return weight_only(node, editor) if product is None else _qgemm(product, editor)
 
 
 def matmul_of_microsoft(node: ir.Node, editor: GraphEditor) -> bool:
-    """MatMul to QGemm, QLinearMatMul, MatMulIntegerToFloat or MatMulNBits."""
+    """Convert MatMul to QGemm, QLinearMatMul, MatMulIntegerToFloat or MatMulNBits."""
     product = _matmul(node, editor)
     if product is None:
         return weight_only(node, editor)
@@ -157,7 +159,7 @@ def _quantized_matmul(product: _Product, node: ir.Node, editor: GraphEditor) -> 
 
 
 def _scaled_product(product: _Product, node: ir.Node, editor: GraphEditor) -> ir.Value:
-    """MatMulInteger times the scales, in float32."""
+    """Emit MatMulInteger times the scales, in float32."""
     like = node.outputs[0]
     inputs = [product.a.integers, product.b.integers, product.a.parameters[1], product.b.parameters[1]]
     sums = editor.insert(node, "MatMulInteger", inputs, like=like, dtype=ir.DataType.INT32)

@@ -28,9 +28,9 @@ _Array = npt.NDArray[np.generic]
 
 @dataclasses.dataclass(frozen=True)
 class _Packed:
-    """A weight as the operator takes it.
+    """A weight as MatMulNBits takes it.
 
-    `zero_points` is None where each is the middle of the range.
+    `zero_points` is None if all zero points are the middle of the range.
     """
 
     bits: int
@@ -43,7 +43,7 @@ class _Packed:
 
 
 def weight_only(node: ir.Node, editor: GraphEditor) -> bool:
-    """MatMul or Gemm of a float tensor and a quantized constant to MatMulNBits."""
+    """Convert a product of a float tensor and a quantized constant to MatMulNBits."""
     x, flipped = node.inputs[0], False
     if node.op_type == "Gemm":
         plain = all(node.attributes.get_float(name, 1.0) == 1.0 for name in ("alpha", "beta"))
@@ -131,12 +131,14 @@ def _blocks(
 
 
 def _even(points: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Zero points with an even number of blocks, for two in a byte."""
+    """Pad zero points to an even number of blocks, for two in a byte."""
     return np.pad(points, ((0, 0), (0, points.shape[1] % 2)))
 
 
 def _joined(numbers: npt.NDArray[np.uint8], bits: int) -> npt.NDArray[np.uint8]:
-    """Two numbers of 4 bits in a byte, the first in its lower half."""
+    """Pack two numbers of 4 bits into a byte, the first into its lower half.
+
+    Numbers of 8 bits stay as they are."""
     if bits == 8:
         return np.ascontiguousarray(numbers)
     return np.ascontiguousarray(numbers[..., ::2] | (numbers[..., 1::2] << 4))

@@ -234,7 +234,7 @@ def _place(node: Any) -> str:
 
 
 def _is_number(value: Any, tensor: torch.Tensor) -> bool:
-    """Whether a tensor is a number of a trace, or a scale or zero point."""
+    """Return whether a tensor is a number of a trace, or a scale or zero point."""
     if value.node().kind() == "prim::Constant":
         return tensor.dim() == 0 and tensor.dtype in _NUMBERS
     return tensor.numel() == 1 and all(use.user.kind() in _NUMBER_READERS for use in value.uses())

@@ -167,7 +167,9 @@ def _in_blocks(given: _Weight, sizes: list[int]) -> _Weight | None:
 
 
 def _zero_points(given: _Weight) -> torch.Tensor | None:
-    """Zero points in the scales' shape; None where the dtype lacks one."""
+    """Return zero points in the scales' shape.
+
+    Returns None if the integers' dtype lacks one, or if their number does not fit."""
     zero, scale, dtype = given.zero_point, given.scale, given.integers.dtype
     if zero is None:
         return torch.zeros(scale.shape, dtype=dtype)

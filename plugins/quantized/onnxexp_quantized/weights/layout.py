@@ -71,9 +71,9 @@ class ArrangeWeights(QuantizedPass):
         return True
 
     def _arranged(self, dequantize: ir.Node, transpose: bool, editor: GraphEditor) -> ir.Value | None:
-        """Return a DequantizeLinear of the weight with the inner axis first.
+        """Emit a DequantizeLinear of the weight with the inner axis first.
 
-        Equal ones are one.
+        Returns None if the weight or its parameters are not constant.
         """
         given = [constant_of(dequantize, index) for index in range(3)]
         integers, scale, zero = given
@@ -101,7 +101,7 @@ class ArrangeWeights(QuantizedPass):
 
 
 def _is_plain(gemm: ir.Node) -> bool:
-    """Whether a Gemm is a product and a sum."""
+    """Return whether a Gemm is a product and a sum."""
     factors = [gemm.attributes.get_float(name, 1.0) for name in ("alpha", "beta")]
     return factors == [1.0, 1.0] and not gemm.attributes.get_int("transA", 0)
 

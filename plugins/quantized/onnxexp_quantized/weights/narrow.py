@@ -25,8 +25,8 @@ _TYPES = [
 class NarrowWeights(ir.passes.InPlacePass):
     """Store the integers of weights in the fewest bits that hold them.
 
-    Only where nothing else is quantized: ONNX Runtime has kernels for these types beside float activations, and none beside
-    quantized ones.
+    Only weights of products with float tensors are narrowed: ONNX Runtime has kernels for these types beside float activations,
+    and none beside quantized ones.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
@@ -54,7 +54,7 @@ def _narrow(node: ir.Node, opset: int, graph: ir.Graph) -> bool:
 
 
 def is_weight_only(dequantize: ir.Node) -> bool:
-    """Whether a weight is dequantized for products with float tensors only."""
+    """Return whether a weight is dequantized for products with float tensors only."""
     users = [(user, index) for user, index in dequantize.outputs[0].uses()]
     return bool(users) and all(
         user.op_type == "MatMul" and index == 1 and producer(user.inputs[0], "DequantizeLinear") is None for user, index in users
@@ -84,7 +84,7 @@ def _replace(node: ir.Node, index: int, integers: torch.Tensor, narrow: ir.DataT
 
 
 def _packed(integers: torch.Tensor, bits: int) -> npt.NDArray[np.uint8]:
-    """Bytes with the first integer in the lowest bits."""
+    """Pack integers into bytes, the first into the lowest bits."""
     per_byte = 8 // bits
     flat = integers.detach().cpu().contiguous().view(torch.uint8).reshape(-1) & (2**bits - 1)
     padded = torch.nn.functional.pad(flat, (0, -flat.numel() % per_byte)).reshape(-1, per_byte)
