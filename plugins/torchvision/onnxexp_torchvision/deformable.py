@@ -18,7 +18,9 @@ def deform_conv2d(
     op: Builder, input: Tensor, weight: Tensor, offset: Tensor, mask: Tensor, bias: Tensor, stride_h: int, stride_w: int,
     pad_h: int, pad_w: int, dilation_h: int, dilation_w: int, groups: int, offset_groups: int, use_mask: bool,
 ) -> Tensor:  # fmt: skip
-    """deform_conv2d(Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt stride_h, ...) -> Tensor
+    """deform_conv2d(Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt stride_h, SymInt stride_w,
+    SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups, SymInt offset_groups,
+    bool use_mask) -> Tensor
 
     Emits DeformConv where the target has it, else GridSample at the places of the kernel's elements, and a product with the
     kernel. `input` is [batch, channels, height, width], `offset` [batch, 2 * offset_groups * kernel, out height, out width] with

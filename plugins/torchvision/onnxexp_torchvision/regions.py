@@ -29,7 +29,8 @@ def roi_align(
     sampling_ratio: int,
     aligned: bool,
 ) -> Tensor:
-    """roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, ...) -> Tensor
+    """roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, int sampling_ratio,
+    bool aligned) -> Tensor
 
     Emits RoiAlign. Returns [regions, channels, pooled_height, pooled_width] in the dtype of `input`.
     """
@@ -47,7 +48,8 @@ def ps_roi_align(
     pooled_width: int,
     sampling_ratio: int,
 ) -> list[Tensor | None]:
-    """ps_roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, ...) -> (Tensor, Tensor)
+    """ps_roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width,
+    int sampling_ratio) -> (Tensor, Tensor)
 
     Bin (i, j) of output channel c is RoiAlign's bin of input channel (c * pooled_height + i) * pooled_width + j. The second
     result, the mapping of channels, is for training only.

@@ -355,7 +355,8 @@ def fft_hfftn(op: Builder, self: Tensor, s: Any, dim: Any, norm: str | None) -> 
 @complex_table("stft")
 @table("stft")
 def stft(op: Builder, self: Tensor, n_fft: int, hop_length: Any, win_length: Any, window: Tensor | None, *rest: Any) -> Tensor:
-    """stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, ...) -> Tensor"""
+    """stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool normalized=False,
+    bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor"""
     *center, normalized, onesided, return_complex, align_to_window = rest
     if align_to_window or any(center[:1]) or (window is not None and window.dtype.is_complex):
         op.decline("aligned or centered frames and complex windows are not supported")

@@ -27,7 +27,8 @@ _END = 2**62
 def istft(
     op: Builder, self: Tensor, n_fft: int, hop_length: Any, win_length: Any, window: Tensor | None, center: bool, *rest: Any
 ) -> Tensor:
-    """istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, ...) -> Tensor"""
+    """istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True,
+    bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor"""
     normalized, onesided, length, return_complex = rest
     if return_complex or onesided is False or (window is not None and window.dtype.is_complex):
         op.decline("complex signals and windows are not supported")

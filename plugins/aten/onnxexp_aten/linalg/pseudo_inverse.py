@@ -76,7 +76,8 @@ def _largest(op: Builder, sizes: Tensor, matrices: Matrices) -> Tensor:
 @table("linalg_matrix_rank.atol_rtol_tensor")
 @eager_if_empty
 def linalg_matrix_rank(op: Builder, input: Tensor, atol: Tensor | None, rtol: Tensor | None, hermitian: bool) -> Tensor:
-    """linalg_matrix_rank.atol_rtol_tensor(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, ...) -> Tensor"""
+    """linalg_matrix_rank.atol_rtol_tensor(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False)
+    -> Tensor"""
     matrices = Matrices(op, input)
     if hermitian:
         shifted, shift = shifted_positive(op, matrices, upper=False)
@@ -100,7 +101,8 @@ def _rank(op: Builder, matrices: Matrices, kept: Tensor) -> Tensor:
 @table("linalg_lstsq")
 @eager_if_empty
 def linalg_lstsq(op: Builder, self: Tensor, b: Tensor, rcond: float | None, driver: str | None) -> tuple[Tensor, ...]:
-    """linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor, Tensor, Tensor, Tensor)
+    """linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None)
+    -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)
 
     Computes the solution with the smallest norm.
     """

@@ -178,7 +178,8 @@ def _is_vector(A: Tensor, B: Tensor) -> bool:
 def linalg_solve_and_factors(
     op: Builder, A: Tensor, B: Tensor, left: bool, check_errors: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """_linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor, Tensor, Tensor, Tensor)"""
+    """_linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False)
+    -> (Tensor result, Tensor LU, Tensor pivots, Tensor info)"""
     return *linalg_solve_ex(op, A, B, left, check_errors)[:1], *linalg_lu_factor_ex(op, A, True, check_errors)
 
 
@@ -250,7 +251,8 @@ def linalg_solve_triangular(op: Builder, self: Tensor, B: Tensor, upper: bool, l
 def triangular_solve(
     op: Builder, self: Tensor, A: Tensor, upper: bool, transpose: bool, unitriangular: bool
 ) -> tuple[Tensor, Tensor]:
-    """triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, ...) -> (Tensor, Tensor)"""
+    """triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False)
+    -> (Tensor solution, Tensor cloned_coefficient)"""
     matrix = swapped(op, A, -2, -1) if transpose else A
     return linalg_solve_triangular(op, matrix, self, upper != transpose, True, unitriangular), A
 
@@ -315,7 +317,8 @@ def _exchanged(op: Builder, pivots: Tensor, matrices: Matrices, x: Tensor, *, ba
 def lu_unpack(
     op: Builder, LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool, unpack_pivots: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor, Tensor, Tensor)"""
+    """lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True)
+    -> (Tensor P, Tensor L, Tensor U)"""
     matrices = Matrices(op, LU_data)
     m = matrices.rows
     nothing = op.constant(torch.empty(0, dtype=LU_data.dtype))

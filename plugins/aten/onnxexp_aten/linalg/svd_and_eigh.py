@@ -192,7 +192,8 @@ def _orthonormal(op: Builder, x: Tensor, columns: Dim) -> Tensor:
 def linalg_svd(
     op: Builder, A: Tensor, full_matrices: bool, compute_uv: bool, driver: str | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """_linalg_svd(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? driver=None) -> (Tensor, Tensor, Tensor)"""
+    """_linalg_svd(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? driver=None)
+    -> (Tensor U, Tensor S, Tensor Vh)"""
     matrices = Matrices(op, A)
     m, n = matrices.rows, matrices.columns
     k = smaller(m, n)

@@ -74,7 +74,8 @@ def scaled_dot_product_attention(
     scale: Any,
     enable_gqa: bool,
 ) -> Tensor:
-    """scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, ...) -> Tensor"""
+    """scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.,
+    bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor"""
     if isinstance(is_causal, Tensor):  # a script computes it
 
         def attended(known: bool) -> list[Tensor]:
@@ -100,7 +101,8 @@ def scaled_dot_product_attention(
 
 @table("scaled_dot_product_attention", since=23)
 def scaled_dot_product_attention_23(op: Builder, *args: Any) -> Tensor:
-    """scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, ...) -> Tensor"""
+    """scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.,
+    bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor"""
     fused = _fused(op, *args[:-1]) if not isinstance(args[5], Tensor) else None
     return scaled_dot_product_attention(op, *args) if fused is None else fused
 

@@ -44,7 +44,9 @@ def convolution_backward(
     groups: int,
     output_mask: Sequence[bool],
 ) -> tuple[Tensor | None, ...]:
-    """convolution_backward(Tensor grad_output, Tensor input, Tensor weight, ...) -> (Tensor, Tensor, Tensor)"""
+    """convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, SymInt[] stride,
+    SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask)
+    -> (Tensor, Tensor, Tensor)"""
     dims = rank_of(op, weight) - 2
     steps, pads, apart = (expand_scalar(each, dims) for each in (stride, padding, dilation))
     by_input, by_weight, by_bias = output_mask
@@ -100,7 +102,8 @@ def avg_pool2d_backward(
     count_include_pad: bool,
     divisor_override: int | None,
 ) -> Tensor:
-    """avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, ...) -> Tensor"""
+    """avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode,
+    bool count_include_pad, int? divisor_override) -> Tensor"""
     kernel, pads = expand_scalar(kernel_size, 2), expand_scalar(padding, 2)
     steps = expand_scalar(stride, 2) if stride else kernel
     matrices = []
@@ -155,7 +158,8 @@ def max_pool_backward(
     ceil_mode: bool,
     indices: Tensor,
 ) -> Tensor:
-    """max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, ...) -> Tensor"""
+    """max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding,
+    int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor"""
     dims = len(kernel_size)
     plane, windows = (math.prod(_sizes(op, each, dims)) for each in (self, grad_output))
     shape = self.shape or ()

@@ -31,7 +31,8 @@ table = SymbolicTable("aten")
 def nll_loss_forward(
     op: Builder, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: Any
 ) -> tuple[Tensor, Tensor]:
-    """nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor, Tensor)"""
+    """nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index)
+    -> (Tensor output, Tensor total_weight)"""
     return _nll(op, self, target, weight, reduction, ignore_index)
 
 
@@ -51,7 +52,8 @@ def cross_entropy_loss(
     ignore_index: Any,
     label_smoothing: float,
 ) -> Tensor:
-    """cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, ...) -> Tensor"""
+    """cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100,
+    float label_smoothing=0.0) -> Tensor"""
     floats_only(op, self, weight)
     logs = softmax_over(op, "LogSoftmax", self, _class_axis(op, self))
     if not target.dtype.is_floating_point:
@@ -124,7 +126,8 @@ def _smoothed(op: Builder, chosen: Tensor, logs: Tensor, axis: int, smoothing: f
 def multi_margin_loss(
     op: Builder, self: Tensor, target: Tensor, p: Any, margin: Any, weight: Tensor | None, reduction: int
 ) -> Tensor:
-    """multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, ...) -> Tensor"""
+    """multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=Mean)
+    -> Tensor"""
     floats_only(op, self, weight)
     x, places = _rows(op, self), op.Reshape(target, [-1, 1])
     short = compute(op, "Sub", compute(op, "Add", x, margin), gather(op, x, 1, places, False))

@@ -63,7 +63,8 @@ def _same(weight: Tensor, dilation: Any) -> list[int]:
 def conv(
     op: Builder, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> Tensor:
-    """conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, ...) -> Tensor"""
+    """conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0,
+    SymInt[2] dilation=1, SymInt groups=1) -> Tensor"""
     pads = _symmetric(padding, weight, op)
     return convolve(op, input, weight, bias, stride=stride, dilation=dilation, groups=groups, pads=pads)
 
@@ -72,7 +73,8 @@ def conv(
 def conv_padding(
     op: Builder, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: str, dilation: Any, groups: int
 ) -> Tensor:
-    """conv2d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, str padding="valid", ...) -> Tensor"""
+    """conv2d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, str padding="valid",
+    SymInt[2] dilation=1, SymInt groups=1) -> Tensor"""
     pads = _same(weight, dilation) if padding == "same" else None
     return convolve(op, input, weight, bias, stride=stride, dilation=dilation, groups=groups, pads=pads)
 
@@ -89,7 +91,8 @@ def conv_transpose(
     groups: int,
     dilation: Any,
 ) -> Tensor:
-    """conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, ...) -> Tensor"""
+    """conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0,
+    SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor"""
     options: dict[str, Any] = {"stride": stride, "dilation": dilation, "groups": groups}
     pads, dims = _symmetric(padding, weight, op), rank_of(op, weight) - 2
     more = expand_scalar(output_padding, dims)
@@ -116,7 +119,8 @@ def convolution(
     output_padding: Any,
     groups: int,
 ) -> Tensor:
-    """convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, ...) -> Tensor"""
+    """convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation,
+    bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor"""
     if transposed:
         return conv_transpose(op, input, weight, bias, stride, padding, output_padding, groups, dilation)
     return conv(op, input, weight, bias, stride, padding, dilation, groups)
@@ -124,7 +128,9 @@ def convolution(
 
 @table("_convolution", "_convolution.deprecated")
 def _convolution(op: Builder, *args: Any) -> Tensor:
-    """_convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, ...) -> Tensor"""
+    """_convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation,
+    bool transposed, SymInt[] output_padding, SymInt groups, bool benchmark, bool deterministic, bool cudnn_enabled,
+    bool allow_tf32) -> Tensor"""
     return convolution(op, *args[:9])
 
 

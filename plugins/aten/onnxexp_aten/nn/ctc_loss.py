@@ -42,7 +42,8 @@ def ctc_loss(
     reduction: int,
     zero_infinity: bool,
 ) -> Tensor:
-    """ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, ...) -> Tensor"""
+    """ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0,
+    int reduction=Mean, bool zero_infinity=False) -> Tensor"""
     alone = rank_of(op, log_probs) == 2
     x = unsqueezed(op, log_probs, [1]) if alone else log_probs
     steps, lengths = (op.Reshape(op.constant(each, torch.int64), [-1]) for each in (input_lengths, target_lengths))

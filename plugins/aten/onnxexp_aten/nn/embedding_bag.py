@@ -51,7 +51,8 @@ def embedding_bag(
     include_last_offset: bool,
     padding_idx: int | None = None,
 ) -> tuple[Tensor, None, None, None]:
-    """embedding_bag.padding_idx(Tensor weight, Tensor indices, Tensor offsets, ...) -> (Tensor, Tensor, Tensor, Tensor)"""
+    """embedding_bag.padding_idx(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq, int mode, bool sparse,
+    Tensor? per_sample_weights, bool include_last_offset, int? padding_idx) -> (Tensor, Tensor, Tensor, Tensor)"""
     if padding_idx is not None and padding_idx < 0:
         own = op.node.op == "aten::embedding_bag.padding_idx" and weight.shape is not None
         padding_idx = padding_idx + known_size(weight, 0) if own else None

@@ -100,7 +100,8 @@ def triplet_margin_loss(
     swap: bool,
     reduction: int,
 ) -> Tensor:
-    """triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, ...) -> Tensor"""
+    """triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06,
+    bool swap=False, int reduction=Mean) -> Tensor"""
     near = pairwise_distance(op, anchor, positive, p, eps, False)
     far = pairwise_distance(op, anchor, negative, p, eps, False)
     if swap:
@@ -187,7 +188,8 @@ def binary_cross_entropy(op: Builder, self: Tensor, target: Tensor, weight: Tens
 def binary_cross_entropy_with_logits(
     op: Builder, self: Tensor, target: Tensor, weight: Tensor | None, pos_weight: Tensor | None, reduction: int
 ) -> Tensor:
-    """binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, ...) -> Tensor"""
+    """binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None,
+    int reduction=Mean) -> Tensor"""
     floats_only(op, self, target, weight, pos_weight)
     one = op.constant(1.0, self.dtype)
     yes = log_sigmoid(op, self)

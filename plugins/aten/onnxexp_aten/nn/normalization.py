@@ -97,7 +97,8 @@ def batch_norm(
     eps: float,
     cudnn_enabled: bool = False,
 ) -> Tensor:
-    """batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, ...) -> Tensor"""
+    """batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training,
+    float momentum, float eps, bool cudnn_enabled) -> Tensor"""
     if training or running_mean is None or running_var is None:
         axes = [axis for axis in range(rank_of(op, input)) if axis != 1]
         return _composed(op, input, weight, bias, axes, eps)
@@ -151,7 +152,8 @@ def _moved(op: Builder, old: Tensor | None, new: Tensor, momentum: float) -> Ten
 def batch_norm_inference(
     op: Builder, input: Tensor, weight: Any, bias: Any, running_mean: Tensor, running_var: Tensor, momentum: float, eps: float
 ) -> tuple[Tensor, ...]:
-    """_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, ...) -> (Tensor, Tensor, Tensor)"""
+    """_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean,
+    Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)"""
     result = _with_statistics(op, input, weight, bias, running_mean, running_var, eps)
     results = result, _nothing(op, 1), _nothing(op, 2), op.constant(torch.empty(0, dtype=torch.uint8))
     return results[: len(op.node.outputs)]
@@ -174,7 +176,9 @@ def native_batch_norm(
     momentum: float,
     eps: float,
 ) -> tuple[Any, ...]:
-    """_native_batch_norm_legit_functional(Tensor input, Tensor? weight, ...) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"""
+    """_native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean,
+    Tensor running_var, bool training, float momentum, float eps)
+    -> (Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)"""
     if training:
         return _with_batch_statistics(op, input, weight, bias, running_mean, running_var, momentum, eps)[: len(op.node.outputs)]
     result = _with_statistics(op, input, weight, bias, running_mean, running_var, eps)
@@ -185,7 +189,8 @@ def native_batch_norm(
 def native_batch_norm_alone(
     op: Builder, input: Tensor, weight: Any, bias: Any, training: bool, momentum: float, eps: float
 ) -> tuple[Any, ...]:
-    """_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, ...) -> (Tensor, Tensor, Tensor)"""
+    """_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps)
+    -> (Tensor, Tensor, Tensor)"""
     return _with_batch_statistics(op, input, weight, bias, None, None, momentum, eps)[:3]
 
 
@@ -193,7 +198,8 @@ def native_batch_norm_alone(
 def batch_norm_update(
     op: Builder, input: Tensor, weight: Any, bias: Any, running_mean: Tensor, running_var: Tensor, momentum: float, eps: float
 ) -> tuple[Any, ...]:
-    """_batch_norm_with_update_functional(Tensor input, ...) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"""
+    """_batch_norm_with_update_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var,
+    float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)"""
     results = _with_batch_statistics(op, input, weight, bias, running_mean, running_var, momentum, eps)
     return *results[:3], op.constant(torch.empty(0, dtype=torch.uint8)), *results[3:]
 
@@ -214,7 +220,8 @@ def instance_norm(
     eps: float,
     cudnn_enabled: bool,
 ) -> Tensor:
-    """instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, ...) -> Tensor"""
+    """instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var,
+    bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor"""
     if not use_input_stats:
         assert running_mean is not None and running_var is not None
         return _with_statistics(op, input, weight, bias, running_mean, running_var, eps)
@@ -243,7 +250,8 @@ def group_norm(
     eps: float,
     cudnn_enabled: bool = False,
 ) -> Tensor:
-    """group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, ...) -> Tensor"""
+    """group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05,
+    bool cudnn_enabled=True) -> Tensor"""
     shape = input.shape or ()
     if shape[1] == num_groups and len(shape) > 2:
         return _by_instance(op, input, weight, bias, eps)
@@ -259,7 +267,8 @@ def group_norm(
 def native_group_norm(
     op: Builder, input: Tensor, weight: Any, bias: Any, N: Any, C: Any, HxW: Any, group: int, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, ...) -> (Tensor, Tensor, Tensor)"""
+    """native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps)
+    -> (Tensor, Tensor, Tensor)"""
     grouped = op.Reshape(input, [0, group, -1])
     _, mean, deviation = widened(op, lambda x: normalized(op, x, [2], eps), grouped)
     mean, inverse = (op.Squeeze(values, axes=[2]) for values in (mean, op.Reciprocal(deviation)))
@@ -273,7 +282,8 @@ def native_group_norm(
 def layer_norm(
     op: Builder, input: Tensor, normalized_shape: list[Any], weight: Tensor | None, bias: Tensor | None, eps: float, *_: bool
 ) -> Tensor:
-    """layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, ...) -> Tensor"""
+    """layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05,
+    bool cudnn_enable=True) -> Tensor"""
     return _composed_layer_norm(op, input, normalized_shape, weight, bias, eps)[0]
 
 
@@ -291,7 +301,8 @@ def _composed_layer_norm(
 def layer_norm_17(
     op: Builder, input: Tensor, normalized_shape: list[Any], weight: Tensor | None, bias: Tensor | None, eps: float, *_: bool
 ) -> Tensor:
-    """layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, ...) -> Tensor"""
+    """layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05,
+    bool cudnn_enable=True) -> Tensor"""
     fused = _fused_layer_norm(op, input, normalized_shape, weight, bias, eps)
     return layer_norm(op, input, normalized_shape, weight, bias, eps) if fused is None else fused
 
@@ -323,7 +334,8 @@ def _scale(op: Builder, x: Tensor, normalized_shape: Sequence[Any], weight: Tens
 def native_layer_norm(
     op: Builder, input: Tensor, normalized_shape: list[Any], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, ...) -> (Tensor, Tensor, Tensor)"""
+    """native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps)
+    -> (Tensor, Tensor, Tensor)"""
     return _composed_layer_norm(op, input, normalized_shape, weight, bias, eps)
 
 
@@ -331,7 +343,8 @@ def native_layer_norm(
 def native_layer_norm_17(
     op: Builder, input: Tensor, normalized_shape: list[Any], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, ...) -> (Tensor, Tensor, Tensor)"""
+    """native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps)
+    -> (Tensor, Tensor, Tensor)"""
     composed, mean, inverse = _composed_layer_norm(op, input, normalized_shape, weight, bias, eps)
     fused = _fused_layer_norm(op, input, normalized_shape, weight, bias, eps)
     return composed if fused is None else fused, mean, inverse

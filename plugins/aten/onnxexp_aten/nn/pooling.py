@@ -146,7 +146,8 @@ def _in_plane(op: Builder, places: Tensor, plane: int | Tensor) -> Tensor:
 
 @table("max_pool1d", "max_pool2d", "max_pool3d")
 def max_pool(op: Builder, self: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Tensor:
-    """max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, ...) -> Tensor"""
+    """max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1,
+    bool ceil_mode=False) -> Tensor"""
     if axes := whole_axes(op, self, kernel_size, padding):
         self = compute(op, "ReduceMax", self, axes=axes, keepdims=1)
         if len(axes) == spatial_dims(op):
@@ -160,7 +161,8 @@ def max_pool(op: Builder, self: Tensor, kernel_size: Any, stride: Any, padding: 
 def max_pool_with_indices(
     op: Builder, self: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
 ) -> tuple[Tensor, Tensor]:
-    """max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, ...) -> (Tensor, Tensor)"""
+    """max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1,
+    bool ceil_mode=False) -> (Tensor, Tensor)"""
     windows = Windows.of(op, self, kernel_size, stride, padding, ceil_mode, dilation)
     return batched(op, self, windows.dims, lambda x: largest_with_indices(op, x, windows))
 
@@ -179,7 +181,8 @@ def avg_pool(
     count_include_pad: bool,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, ...) -> Tensor"""
+    """avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False,
+    bool count_include_pad=True, int? divisor_override=None) -> Tensor"""
     if axes := whole_axes(op, self, kernel_size, padding):
         if divisor_override or not self.dtype.is_floating_point:
             raise op.error("a window of a size known at run time; cure: use sum() over the axis")

@@ -356,14 +356,16 @@ def upsample_nearest_exact(op: Builder, self: Tensor, output_size: Any, *scales:
 
 @table("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d")
 def upsample_linear(op: Builder, self: Tensor, output_size: Any, align_corners: bool, *scales: Any) -> Tensor:
-    """upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, ...) -> Tensor"""
+    """upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
+    float? scales_w=None) -> Tensor"""
     attributes = {"mode": "linear", "coordinate_transformation_mode": _transform(align_corners)}
     return resampled(op, self, _called(op, self, output_size, scales), Kind(_linear_weights, attributes, align_corners))
 
 
 @table("upsample_bicubic2d")
 def upsample_cubic(op: Builder, self: Tensor, output_size: Any, align_corners: bool, *scales: Any) -> Tensor:
-    """upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, ...) -> Tensor"""
+    """upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
+    float? scales_w=None) -> Tensor"""
     attributes = {"mode": "cubic", "coordinate_transformation_mode": _transform(align_corners)}
     kind = Kind(_planar("upsample_bicubic2d"), attributes, align_corners)
     return resampled(op, self, _called(op, self, output_size, scales), kind)
@@ -371,14 +373,16 @@ def upsample_cubic(op: Builder, self: Tensor, output_size: Any, align_corners: b
 
 @table("_upsample_bilinear2d_aa")
 def upsample_linear_antialias(op: Builder, self: Tensor, output_size: Any, align_corners: bool, *scales: Any) -> Tensor:
-    """_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, ...) -> Tensor"""
+    """_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
+    float? scales_w=None) -> Tensor"""
     kind = Kind(_planar("_upsample_bilinear2d_aa"), _antialias({"mode": "linear"}, align_corners), align_corners, 18)
     return resampled(op, self, _called(op, self, output_size, scales), kind)
 
 
 @table("_upsample_bicubic2d_aa")
 def upsample_cubic_antialias(op: Builder, self: Tensor, output_size: Any, align_corners: bool, *scales: Any) -> Tensor:
-    """_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, ...) -> Tensor"""
+    """_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
+    float? scales_w=None) -> Tensor"""
     attributes = _antialias({"mode": "cubic", "cubic_coeff_a": -0.5}, align_corners)
     kind = Kind(_planar("_upsample_bicubic2d_aa"), attributes, align_corners, 18)
     return resampled(op, self, _called(op, self, output_size, scales), kind)
@@ -386,6 +390,7 @@ def upsample_cubic_antialias(op: Builder, self: Tensor, output_size: Any, align_
 
 @table("_upsample_lanczos2d_aa")
 def upsample_lanczos_antialias(op: Builder, self: Tensor, output_size: Any, align_corners: bool, *scales: Any) -> Tensor:
-    """_upsample_lanczos2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, ...) -> Tensor"""
+    """_upsample_lanczos2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
+    float? scales_w=None) -> Tensor"""
     kind = Kind(_planar("_upsample_lanczos2d_aa"), None, align_corners)
     return resampled(op, self, _called(op, self, output_size, scales), kind)

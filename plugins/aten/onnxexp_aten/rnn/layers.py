@@ -178,7 +178,8 @@ def _padded(op: Builder, layers: Layers, input: Tensor, states: Sequence[Tensor]
 
 @table("lstm.input")
 def lstm(op: Builder, input: Tensor, hx: list[Tensor], params: list[Tensor], *rest: Any) -> tuple[Tensor, ...]:
-    """lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, ...) -> (Tensor, Tensor, Tensor)"""
+    """lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train,
+    bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)"""
     *form, batch_first = rest
     return _padded(op, Layers("LSTM", params, *form), input, hx, batch_first)
 
@@ -187,7 +188,8 @@ def lstm(op: Builder, input: Tensor, hx: list[Tensor], params: list[Tensor], *re
 def lstm_packed(
     op: Builder, data: Tensor, batch_sizes: Tensor, hx: list[Tensor], params: list[Tensor], *form: Any
 ) -> tuple[Tensor, ...]:
-    """lstm.data(Tensor data, Tensor batch_sizes, Tensor[] hx, Tensor[] params, ...) -> (Tensor, Tensor, Tensor)"""
+    """lstm.data(Tensor data, Tensor batch_sizes, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers,
+    float dropout, bool train, bool bidirectional) -> (Tensor, Tensor, Tensor)"""
     return packed_layer(op, Layers("LSTM", params, *form), data, batch_sizes, hx)
 
 
@@ -220,7 +222,8 @@ _register("rnn_relu", lambda params, *form: dataclasses.replace(Layers("RNN", pa
 
 @table("lstm_cell")
 def lstm_cell(op: Builder, input: Tensor, hx: list[Tensor], *params: Tensor | None) -> tuple[Tensor, ...]:
-    """lstm_cell(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> (Tensor, Tensor)"""
+    """lstm_cell(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None)
+    -> (Tensor, Tensor)"""
     return _step(op, "LSTM", input, hx, params)
 
 

@@ -88,7 +88,8 @@ def packed_layer(op: Builder, layers: _Layers, data: Tensor, batch_sizes: Tensor
 def pad(
     op: Builder, data: Tensor, batch_sizes: Tensor, batch_first: bool, padding_value: Any, total_length: Any
 ) -> tuple[Tensor, Tensor]:
-    """_pad_packed_sequence(Tensor data, Tensor batch_sizes, bool batch_first, Scalar padding_value, ...) -> (Tensor, Tensor)"""
+    """_pad_packed_sequence(Tensor data, Tensor batch_sizes, bool batch_first, Scalar padding_value, int total_length)
+    -> (Tensor, Tensor)"""
     padded, lengths = _unpacked(op, data, batch_sizes)
     sizes = sizes_of(op)
     assert sizes is not None and padded.shape is not None and batch_sizes.shape is not None

@@ -107,7 +107,8 @@ def _edges(op: Builder, least: Tensor, most: Tensor, counts: torch.Tensor) -> Te
 
 @table("histogram.bin_ct")
 def histogram(op: Builder, self: Tensor, bins: int, range: Any, weight: Tensor | None, density: bool) -> tuple[Tensor, Tensor]:
-    """histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, ...) -> (Tensor, Tensor)"""
+    """histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False)
+    -> (Tensor hist, Tensor bin_edges)"""
     low, high = range or (None, None)
     edges = _edges(op, *_bounds(op, self, low, high, 0.5), torch.tensor(bins))
     return _histogram(op, self, edges, bins, weight, density), edges
@@ -124,7 +125,8 @@ def histogram_edges(op: Builder, self: Tensor, bins: Tensor, weight: Tensor | No
 
 @table("histogramdd", "histogramdd.int_bins", "histogramdd.TensorList_bins")
 def histogramdd(op: Builder, self: Tensor, bins: Any, range: Any, weight: Tensor | None, density: bool) -> list[Tensor]:
-    """histogramdd(Tensor self, int[] bins, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor, Tensor[])
+    """histogramdd(Tensor self, int[] bins, float[]? range=None, Tensor? weight=None, bool density=False)
+    -> (Tensor hist, Tensor[] bin_edges)
 
     Other overloads take one number of bins for all axes, or the edges.
     """

@@ -43,7 +43,8 @@ def segment_reduce(
     unsafe: bool,
     initial: Any,
 ) -> Tensor:
-    """segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, ...) -> Tensor"""
+    """segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None, int axis=0,
+    bool unsafe=False, Scalar? initial=None) -> Tensor"""
     starts, ends = _segments(op, lengths, offsets)
     rank, first = rank_of(op, data), rank_of(op, starts) - 1
     place = arange_of(op, 0, size_at(op, data, first), 1, torch.int64)
