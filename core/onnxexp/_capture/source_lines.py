@@ -68,14 +68,14 @@ _PACKAGES = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
 
 @functools.lru_cache(maxsize=4096)
 def is_user_code(file: str) -> bool:
-    """Whether a file belongs to neither torch, onnxexp nor Python's library."""
+    """Return whether a file belongs to neither torch, onnxexp nor Python's library."""
     if file.startswith(_NOT_THE_USERS):
         return file.startswith(_TYPED_IN)
     return not _PLUGINS.search(file) and (not file.startswith(_STDLIB) or bool(_PACKAGES.search(file)))
 
 
 def is_installed(file: str) -> bool:
-    """Whether a file belongs to an installed package, as torch does."""
+    """Return whether a file belongs to an installed package, as torch does."""
     return file.startswith(_BESIDE_TORCH) or bool(_PACKAGES.search(file))
 
 
@@ -130,7 +130,7 @@ def user_line_above(frame: FrameType | None) -> SourceLocation:
 
 @functools.lru_cache(maxsize=4096)
 def only_raises_or_warns(file: str, line: int) -> bool:
-    """Whether a line is an assertion, or an ``if`` that only raises or warns."""
+    """Return whether a line is an assertion, or an ``if`` that only raises or warns."""
     code = code_line(file, line).code
     if code.startswith("assert ") or "_check(" in code:
         return True
@@ -161,7 +161,7 @@ def _branch(lines: Sequence[str], place: int) -> tuple[list[ast.stmt], bool]:
 
 
 def _warns(statement: ast.stmt) -> bool:
-    """Whether a statement only calls a function that shows a message."""
+    """Return whether a statement only calls a function that shows a message."""
     function = statement.value.func if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) else None
     return isinstance(function, (ast.Name, ast.Attribute)) and ast.unparse(function).rpartition(".")[2] in _MESSAGES
 

@@ -77,7 +77,7 @@ def _if(rewriter: InPlaceRewriter, node: Node) -> None:
 
 
 def _is_written_elsewhere(rewriter: InPlaceRewriter, value: Value) -> bool:
-    """Whether a value of a block is the same tensor as a written one outside."""
+    """Return whether a value of a block is the same tensor as a written one outside."""
     return rewriter.aliases.written(value) and rewriter.aliases.origin(value) is not value
 
 

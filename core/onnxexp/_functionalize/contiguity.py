@@ -111,7 +111,7 @@ class Contiguity:
                 self._ordered.update(node.outputs)
 
     def _is_ordered(self, value: Any) -> bool:
-        """Whether a value is contiguous but for gaps."""
+        """Return whether a value is contiguous but for gaps."""
         return value in self.values or value in self._ordered
 
     def layout(self, value: Any) -> torch.Tensor | None:
@@ -180,7 +180,7 @@ def _stand_in() -> Callable[[Value], torch.Tensor | None]:
 
 
 def _has_few_axes(value: Value) -> bool:
-    """Whether a tensor has so few axes that no other memory format is for it."""
+    """Return whether a tensor has so few axes that no other memory format is for it."""
     return isinstance(value.type, TensorType) and value.type.sizes is not None and len(value.type.sizes) < 4
 
 
@@ -192,6 +192,6 @@ def on_meta(op: str, args: Iterable[Any]) -> Any:
 
 
 def _is_rows(node: Node) -> bool:
-    """Whether a view is a run of whole rows."""
+    """Return whether a view is a run of whole rows."""
     name = packet(node.op)
     return name in _ALONG and node.args[_ALONG[name]] == 0 and (name != "aten::slice" or node.args[4] == 1)

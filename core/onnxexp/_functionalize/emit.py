@@ -77,7 +77,7 @@ class Emitter:
 
 
 def same_sizes(one: Iterable[Dim] | None, other: Iterable[Dim] | None) -> bool:
-    """Whether two shapes are certainly the same."""
+    """Return whether two shapes are certainly the same."""
     return one is not None and other is not None and tuple(one) == tuple(other)
 
 
@@ -86,7 +86,7 @@ def is_static(sizes: Sequence[Dim] | None) -> bool:
 
 
 def differ(one: Sequence[Dim] | None, other: Sequence[Dim] | None, symbols: Set[Dim] = frozenset()) -> bool:
-    """Whether two shapes are certainly different.
+    """Return whether two shapes are certainly different.
 
     Two of `symbols` are different, and so are one of them and a number.
     """

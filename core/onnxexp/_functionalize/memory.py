@@ -94,7 +94,7 @@ class Memory:
         self.state.values[ref] = value, self.state.versions[ref.root]
 
     def holds(self, ref: Ref, value: Value) -> bool:
-        """Whether `value` is the current value of a place."""
+        """Return whether `value` is the current value of a place."""
         if (pending := self.state.pending.get(ref.root)) is not None:
             return pending[0] is ref and pending[1] is value
         return self.state.values.get(ref) == (value, self.state.versions[ref.root])

@@ -143,7 +143,7 @@ def functional_overload(op: str) -> str | None:
 
 
 def changes_strides(op: str) -> bool:
-    """Whether an in-place operator changes the view, not the memory (``t_``)."""
+    """Return whether an in-place operator changes the view, not the memory (``t_``)."""
     same = functional_overload(op)
     return (
         same is not None and packet(same) not in {"aten::detach", *ALIASING_COMPOSITES} and mutation_info(same).viewed is not None
@@ -151,12 +151,12 @@ def changes_strides(op: str) -> bool:
 
 
 def is_out(known: MutationInfo, index: int) -> bool:
-    """Whether an argument is an ``out=`` argument."""
+    """Return whether an argument is an ``out=`` argument."""
     return index in known.written and bool(known.schema.arguments[index].kwarg_only)
 
 
 def _takes(schema: Any, inputs: list[Any], by_name: bool) -> bool:
-    """Whether a schema takes these arguments and has defaults for the others."""
+    """Return whether a schema takes these arguments and has defaults for the others."""
     own = schema.arguments
     if len(own) < len(inputs) or not all(argument.has_default_value() for argument in own[len(inputs) :]):
         return False

@@ -194,7 +194,7 @@ def _as_tensor(slot: ir.Value, feed: Any, wanted: torch.dtype | None) -> torch.T
 
 
 def _takes(dtype: torch.dtype, number: bool | int | float) -> bool:
-    """Whether a Python number converts to that dtype without a change of kind."""
+    """Return whether a Python number converts to that dtype without a change of kind."""
     if isinstance(number, bool) or dtype is torch.bool:
         return isinstance(number, bool) and dtype is torch.bool
     return dtype.is_floating_point or isinstance(number, int)

@@ -161,7 +161,7 @@ def _resolved(given: str) -> str:
 
 
 def _is_descriptor(path: str) -> bool:
-    """Whether the path leads to an open file of a process, as /dev/stdout does."""
+    """Return whether the path leads to an open file of a process, as /dev/stdout does."""
     for _ in range(_LONGEST_CHAIN):
         if _DESCRIPTORS.fullmatch(os.path.realpath(os.path.dirname(path))):
             return True

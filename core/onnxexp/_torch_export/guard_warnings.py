@@ -199,7 +199,7 @@ def conditions(program: ExportedProgram, spec: DynamicSpec, fixed: bool = False,
 
 
 def _counts_at_one(source: _GuardSource | SourceLocation) -> bool:
-    """Whether a condition counts at size 1.
+    """Return whether a condition counts at size 1.
 
     A branch of an installed package at size 1 is usually another way to the same result, as in attention to one token.
     """
@@ -265,7 +265,7 @@ def _allows(condition: sympy.Expr, symbols: _Symbols, leaves: Sequence[Any]) -> 
 
 
 def _restricts_inputs(env: ShapeEnv, expr: sympy.Expr) -> bool:
-    """Whether a condition restricts the sizes of the inputs.
+    """Return whether a condition restricts the sizes of the inputs.
 
     An inequality between axes that are equal in the example does not count: they usually belong together (a mask and its tokens).
     """
@@ -294,7 +294,7 @@ def _source_line(env: ShapeEnv, frame: _GuardSource | SourceLocation, expr: symp
 
 
 def _bounds_slice(expr: sympy.Expr) -> bool:
-    """Whether a condition only states that a slice ends within a table.
+    """Return whether a condition only states that a slice ends within a table.
 
     Eager fails beyond the end of a table (or mask) as well. A constant end (``x[:5]``) is different: for a shorter axis, the
     result is smaller than the program records. So is an end within another axis that is longer in the example.
@@ -325,7 +325,7 @@ def _unit_size(env: ShapeEnv, expr: sympy.Expr) -> sympy.Expr | None:
 def _always_holds(
     env: ShapeEnv, expr: sympy.Expr, samples: Mapping[sympy.Symbol, list[sympy.Integer]], known: Iterable[sympy.Expr]
 ) -> bool:
-    """Whether a condition follows from the `known` ones at all samples.
+    """Return whether a condition follows from the `known` ones at all samples.
 
     The sizes are changed together and one by one.
     """
@@ -348,7 +348,7 @@ def _samples(size: InputSize, least: int) -> list[sympy.Integer]:
 
 
 def _holds(expr: sympy.Expr, sizes: Mapping[sympy.Symbol, sympy.Integer]) -> bool:
-    """Whether a condition holds at these sizes.
+    """Return whether a condition holds at these sizes.
 
     True where it cannot be computed (the remainder of a negative size): eager does not accept such sizes.
     """

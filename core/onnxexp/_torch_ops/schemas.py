@@ -94,7 +94,7 @@ def called(name: str, args: Sequence[Any], where: Node, fresh: Callable[[], str]
 
 
 def returns_list(schema: torch.FunctionSchema) -> bool:
-    """Whether the operator returns a list of tensors."""
+    """Return whether the operator returns a list of tensors."""
     return [str(result.type) for result in schema.returns] == ["List[Tensor]"]
 
 
@@ -118,7 +118,7 @@ def choose_overload(name: str, args: Sequence[Any]) -> torch.FunctionSchema:
 
 
 def accepts(schema: torch.FunctionSchema, args: Sequence[Any]) -> bool:
-    """Whether a call with positional arguments fits a schema."""
+    """Return whether a call with positional arguments fits a schema."""
     formals = schema.arguments
     if len(args) > len(formals) or any(argument.is_out for argument in formals):
         return False
@@ -128,7 +128,7 @@ def accepts(schema: torch.FunctionSchema, args: Sequence[Any]) -> bool:
 
 
 def _fits(type_: str, arg: Any) -> bool:
-    """Whether an argument may be of a type, as far as overloads differ in it."""
+    """Return whether an argument may be of a type, as far as overloads differ in it."""
     if arg is None:
         return type_.startswith(("Optional", "NoneType"))
     inner = type_.removeprefix("Optional[").removesuffix("]") if type_.startswith("Optional[") else type_

@@ -114,7 +114,7 @@ def _total(op: Builder, cache: Cache) -> Any:
 
 
 def _chosen(op: Builder, query: Tensor, cache: Cache) -> Any:
-    """Whether the kernel computes these queries: True, False, or a bool tensor."""
+    """Return whether the kernel computes these queries: True, False, or a bool tensor."""
     batch, _, count, _ = query.shape or ()
     if batch == 0 or count == 0:
         return False

@@ -73,7 +73,7 @@ _FORMS = MappingProxyType({"Concat": _joined, "ScatterElements": _written, "Tens
 
 
 def hides_later_keys(op: Builder, mask: Tensor | None, cache: Cache) -> bool:
-    """Whether a mask leaves out the keys behind the position of each query.
+    """Return whether a mask leaves out the keys behind the position of each query.
 
     Matches ``arange(keys) <= positions[:, None]``, alone or in a conjunction.
     """

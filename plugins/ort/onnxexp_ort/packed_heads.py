@@ -17,7 +17,7 @@ def heads_of(x: Tensor) -> tuple[int, int]:
 
 
 def fits_mask(mask: Tensor, query: Tensor, keys: Tensor) -> bool:
-    """Whether a mask is [1 or batch, 1, queries, keys], as the kernels take it."""
+    """Return whether a mask is [1 or batch, 1, queries, keys], as the kernels take it."""
     sizes, of_query, of_keys = mask.shape or (), query.shape or (), keys.shape or ()
     return len(sizes) == 4 and sizes[0] in (1, of_query[0]) and sizes[1] == 1 and sizes[2:] == (of_query[2], of_keys[2])
 

@@ -87,7 +87,7 @@ class UnbackedSizes:
                 self._observed.setdefault(expr, int(seen))
 
     def differ_in_the_trace(self, before: dict[str, Any]) -> bool:
-        """Whether torch took sizes for equal that differ in the trace."""
+        """Return whether torch took sizes for equal that differ in the trace."""
         known = {**self.env.backed_var_to_val, **self._observed}
         tied = self.env.replacements.keys() - before["replacements"].keys()
         pairs = ((known.get(symbol), self.env.replace(symbol).xreplace(known)) for symbol in tied)

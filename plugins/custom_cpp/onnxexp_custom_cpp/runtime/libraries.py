@@ -87,7 +87,7 @@ def _copied(value: ir.Value, name: str) -> ir.Value:
 
 
 def _is_for_onnxruntime(path: Path) -> bool:
-    """Whether a library exports the function that ONNX Runtime calls."""
+    """Return whether a library exports the function that ONNX Runtime calls."""
     try:
         library = ctypes.CDLL(str(path.resolve()))
     except OSError as error:
