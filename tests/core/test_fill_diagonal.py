@@ -39,6 +39,18 @@ def wrapped(x: Tensor) -> Tensor:
     return y
 
 
+def wrapped_part(x: Tensor) -> Tensor:
+    y = (x + 0)[:, :2]
+    y.fill_diagonal_(0.5, wrap=True)
+    return y
+
+
+def wrapped_copy(x: Tensor) -> Tensor:
+    y = (x + 0)[:, :2].contiguous()
+    y.fill_diagonal_(0.5, wrap=True)
+    return y
+
+
 def wrapped_by_hand(x: Tensor) -> Tensor:
     y = (x + 0).flatten()
     y[:: x.shape[1] + 1] = 0.5
@@ -80,3 +92,12 @@ def test_wrap_in_a_tall_matrix() -> None:
     for shape in [(7, 3), (3, 7), (12, 2), (1, 1), (0, 3), (9, 4), (6, 1)]:
         x = torch.randn(shape)
         torch.testing.assert_close(program(x), wrapped(x))
+
+
+@pytest.mark.parametrize("dynamic", [None, N_M])
+def test_wrap_between_gaps_has_a_cure(dynamic: Any) -> None:
+    x = torch.randn(12, 4)
+    with pytest.raises(onnxexp.CaptureError, match=r"not contiguous; cure: fill a copy, x.contiguous\(\)"):
+        onnxexp.export(wrapped_part, (x,), dynamic_shapes=dynamic, capture="export")
+    program = onnxexp.export(wrapped_copy, (x,), dynamic_shapes=dynamic, capture="export")
+    torch.testing.assert_close(program(x), wrapped_copy(x))

@@ -12,9 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._prims_common import is_contiguous_or_false
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.nn import functional
 
+from onnxexp import CaptureError
 from onnxexp.frontends import replace_attributes
 from onnxexp_aten.capture.contiguous_copies import contiguous
 from onnxexp_aten.capture.in_captures import in_captures
@@ -107,6 +109,10 @@ def _fill_diagonal(
     """Fill the diagonal through its view, and one that wraps through a mask."""
     sizes: list[Any] = [*self.shape]
     if wrap and self.dim() == 2:  # after the last column, the diagonal goes on in the next row but one
+        if not is_contiguous_or_false(self):  # torch counts the wrapped part in memory, gaps between rows included
+            raise CaptureError(
+                "fill_diagonal_ with wrap=True writes to a tensor that is not contiguous; cure: fill a copy, x.contiguous()"
+            )
         rows, columns = (torch.arange(size, device=self.device) for size in sizes)
         return self.masked_fill_((rows % (sizes[1] + 1))[:, None] == columns, fill_value)
     if self.dim() < 2 or all(isinstance(size, int) for size in sizes):
