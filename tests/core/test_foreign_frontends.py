@@ -1,4 +1,4 @@
-"""Frontends and capture contexts of others that do wrong: an error names them."""
+"""Frontends and capture contexts of others: what they may leave to the core, and errors that name them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,19 @@ def export(plugins: list[Any], function: Any = torch.relu) -> onnxexp.ONNXProgra
 
 
 def captured(**changes: Any) -> Any:
-    """Build a frontend that takes every model, with changes in the captured program."""
+    """Build a frontend that takes every model, with changes in the captured program.
+
+    Its graph calls `op` and returns the result. `writes` are the nodes before it.
+    """
 
     class Frontend:
         @onnxexp.hookimpl
         def capture(self, args: Any, kwargs: Any, spec: Any) -> CapturedProgram:
             given = Value(spec.input_names[0], TENSOR)
             result = Value("y", TENSOR)
-            graph = Graph(inputs=[given], outputs=[result], nodes=[Node(changes.pop("op", "aten::relu"), [given], [result])])
+            before = changes.pop("writes", lambda given: [])(given)
+            last = Node(changes.pop("op", "aten::relu"), [given], [result])
+            graph = Graph(inputs=[given], outputs=[result], nodes=[*before, last])
             specs = pytree.tree_structure((args, kwargs)), pytree.tree_structure(result)
             program = CapturedProgram(graph, *specs)
             for name, value in changes.items():
@@ -38,6 +43,31 @@ def captured(**changes: Any) -> Any:
             return program
 
     return Frontend()
+
+
+@pytest.fixture
+def composite() -> Iterator[None]:
+    """Define an operator that no plugin lowers, and that torch composes of others."""
+    with torch.library._scoped_library("onnxexp_tests", "DEF") as library:
+        library.define("cubed(Tensor x) -> Tensor")
+        library.impl("cubed", lambda x: x * x * x, "CompositeImplicitAutograd")
+        yield
+
+
+@pytest.mark.usefixtures("composite")
+def test_torch_decomposes_for_a_frontend_without_decompositions() -> None:
+    program = export([captured(op="onnxexp_tests::cubed"), ...])
+    assert [node.op_type for node in program.model.graph] == ["Mul", "Mul"]
+    torch.testing.assert_close(program(torch.tensor([2.0, -3.0])), torch.tensor([8.0, -27.0]))
+
+
+def test_the_core_functionalizes_the_graph_of_a_frontend() -> None:
+    def add_in_place(given: Value) -> list[Node]:
+        return [Node("aten::add_.Tensor", [given, given], [Value("twice", TENSOR)])]
+
+    with pytest.warns(UserWarning, match="the forward writes into"):
+        program = export([captured(writes=add_in_place), ...])
+    torch.testing.assert_close(program(torch.tensor([2.0, -3.0])), torch.tensor([4.0, 0.0]))
 
 
 FRONTENDS: dict[str, tuple[dict[str, Any], str]] = {
