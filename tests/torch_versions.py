@@ -1,12 +1,15 @@
-"""Marks of tests that a torch fails, with the reason."""
+"""The release of the installed torch, and marks of tests that a torch fails."""
 
 from __future__ import annotations
 
 import pytest
+import torch
+from packaging.version import Version
 
-from onnxexp._torch_compat import RELEASE
+__all__ = ["RELEASE", "needs_torch"]
 
-__all__ = ["needs_torch"]
+RELEASE = Version(torch.__version__).release[:2]
+"""The release of the installed torch, such as (2, 13)."""
 
 
 def needs_torch(release: tuple[int, int], reason: str) -> pytest.MarkDecorator:

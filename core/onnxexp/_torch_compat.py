@@ -9,19 +9,14 @@ import re
 from typing import Any
 
 import torch
-from packaging.version import Version
 
 __all__ = [
-    "NEWEST_TESTED", "NO_TORCHSCRIPT", "RANGES_TRUNCATE_BOUNDS", "RELEASE", "ScriptFunction", "ScriptModule", "TracedModules",
+    "NEWEST_TESTED", "NO_TORCHSCRIPT", "ScriptFunction", "ScriptModule", "TracedModules",
     "forget_replacements", "untested_torch",
 ]  # fmt: skip
 
 NEWEST_TESTED = (2, 15)
 """The newest release of torch that the tests run with."""
-RELEASE = Version(torch.__version__).release[:2]
-"""The release of the installed torch, such as (2, 13)."""
-RANGES_TRUNCATE_BOUNDS = RELEASE < (2, 14)
-"""Whether a range of int64 truncates fractional bounds before it counts its numbers; 2.14 counts them by the bounds as given."""
 
 # 2.13 and 2.14 have TorchScript and call it deprecated; a release to come may leave it out.
 try:

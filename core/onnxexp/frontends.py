@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from onnxexp._request.tensor_list import TensorList, lists_as_leaves
     from onnxexp._request.training_mode import enum_member
     from onnxexp._request.unique_names import name_of_size
-    from onnxexp._torch_compat import NO_TORCHSCRIPT, RANGES_TRUNCATE_BOUNDS, ScriptFunction, ScriptModule
+    from onnxexp._torch_compat import NO_TORCHSCRIPT, ScriptFunction, ScriptModule
 
 __all__ = [
     "fake_kernels",
@@ -40,7 +40,6 @@ __all__ = [
     "Decomposer",
     "DynamicSpec",
     "NO_TORCHSCRIPT",
-    "RANGES_TRUNCATE_BOUNDS",
     "RenamingKey",
     "ScriptFunction",
     "ScriptModule",
@@ -96,7 +95,7 @@ __getattr__, __dir__ = lazy_names(
         "_request.tensor_list": "TensorList lists_as_leaves",
         "_request.training_mode": "enum_member",
         "_request.unique_names": "name_of_size",
-        "_torch_compat": "NO_TORCHSCRIPT RANGES_TRUNCATE_BOUNDS ScriptFunction ScriptModule",
+        "_torch_compat": "NO_TORCHSCRIPT ScriptFunction ScriptModule",
         "_decompose.node_decomposer": "Decomposer",
         "_capture.kept_tensors": "warn_of_kept_tensors",
     },

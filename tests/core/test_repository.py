@@ -20,6 +20,7 @@ import pytest
 import torch
 
 import onnxexp
+from tests.core.api import DOORS
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "core"
@@ -106,17 +107,13 @@ _SCHEMA = re.compile(r"(\w+::)?\w+(\.\w+)?\(")
 """The start of a torch schema: ``add(`` or ``aten::add.Tensor(``."""
 
 
-DOORS = ("", "checking", "commands", "frontends", "graph", "rewriting", "testing", "torch_ops")
-"""The public modules of the core, below `onnxexp`."""
-
-
 @functools.cache
 def public_modules() -> dict[str, frozenset[str]]:
     """List the public modules of core and plugins, each with its public names.
 
     The plugins' are those that docs/reference/api lists.
     """
-    found = {name: frozenset(importlib.import_module(name).__all__) for name in (f"onnxexp.{door}".rstrip(".") for door in DOORS)}
+    found = {door: frozenset(importlib.import_module(door).__all__) for door in DOORS}
     for page in sorted((ROOT / "docs" / "reference" / "api").glob("*.md")):
         for name, options in _DIRECTIVE.findall(page.read_text("utf-8")):
             file = _module_file(name)
@@ -161,7 +158,7 @@ def _is_of_others(imported: str | None, module: Module) -> bool:
 
 def private_imports(module: Module) -> Iterator[str]:
     """Name a plugin's imports from onnxexp or another plugin that are not public."""
-    public = {*onnxexp.__all__, *DOORS}
+    public = {*onnxexp.__all__, *(door.partition(".")[2] for door in DOORS)}
     modules = public_modules()
     own_names = {"onnxexp"}
     for node in ast.walk(module.tree):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import onnxexp
 from onnxexp._errors import OnnxExporterError
-from onnxexp._torch_compat import RELEASE
+from tests.torch_versions import RELEASE
 
 from . import bad_lists, bad_programs
 

@@ -14,8 +14,8 @@ from torch.utils.dlpack import from_dlpack
 
 import onnxexp
 from onnxexp._errors import CaptureError
-from onnxexp._torch_compat import RELEASE
 from onnxexp_torchscript.type_inference import TypeInference
+from tests.torch_versions import RELEASE
 
 from .running import exported
 

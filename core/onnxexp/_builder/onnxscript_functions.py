@@ -48,7 +48,7 @@ def _align(function: ir.Function, opset: int) -> None:
 
 
 def _means_the_same(before: Operator | None, after: Operator | None) -> bool:
-    """Whether two versions agree, apart from wider types and new optional parts."""
+    """Return whether two versions agree up to wider types and new optional parts."""
     if before is None or after is None:
         return False
     if before.since == after.since:

@@ -26,12 +26,7 @@ class CaptureRefused(CaptureError):
     """A frontend cannot capture the model, and another one may.
 
     With ``capture="auto"``, the frontends are called once more with ``capture="trace"``.
-
-    Attributes:
-        everywhere: Whether the frontend fails at all sizes of the example, not only at its own.
     """
-
-    everywhere = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -80,7 +80,7 @@ def is_installed(file: str) -> bool:
 
 
 def is_torch_nn(file: str) -> bool:
-    """Whether a file belongs to torch.nn, apart from the one that calls every module."""
+    """Return whether a file is torch.nn's, but not the one that calls every module."""
     return file.startswith(_MODULES) and file != _CALLING
 
 

@@ -42,13 +42,15 @@ from onnxexp._torch_export.symbol_names import check_dynamic, symbol_names
 __all__ = ["capture", "export_program", "from_exported"]
 
 
-class _ModelRefuses(CaptureRefused):
+class _RefusedAtAllSizes(CaptureRefused):
+    """torch.export fails for a reason that no other example size changes."""
+
+
+class _ModelRefuses(_RefusedAtAllSizes):
     """The model itself fails on the enlarged example."""
 
-    everywhere = True
 
-
-@hookimpl(trylast=True)
+@hookimpl
 def capture(
     model: torch.nn.Module | ExportedProgram, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, options: Options
 ) -> CapturedProgram | None:
@@ -141,7 +143,8 @@ def _export_larger(
     try:
         program = _export_example(model, args, kwargs, spec, training)
     except CaptureRefused as refused:
-        for _, larger, larger_kwargs in [] if refused.everywhere else list(other_examples(args, kwargs, spec))[-1:]:
+        again = [] if isinstance(refused, _RefusedAtAllSizes) else list(other_examples(args, kwargs, spec))[-1:]
+        for _, larger, larger_kwargs in again:
             with contextlib.suppress(CaptureError):
                 program = _export_example(model, larger, larger_kwargs, spec, training)
                 found = _export_at_larger_sizes(program, model, larger, larger_kwargs, spec, training)
@@ -181,7 +184,6 @@ def _export_example(
     """
     failures: dict[str, list[str]] = {}
     error_class: type[CaptureError] = CaptureRefused
-    everywhere = False
     with (
         torch_mode(),
         model_mode(model.modules(), training),
@@ -203,16 +205,13 @@ def _export_example(
                 if not strict and _register_output_classes(model, example, example_kwargs, changed):
                     continue
                 reason = explain(failure, spec, changed, before)
-                everywhere = branches_on_values(failure)
-                attempts = attempts[:1] if everywhere else attempts
+                if branches_on_values(failure):
+                    error_class, attempts = _RefusedAtAllSizes if error_class is CaptureRefused else error_class, attempts[:1]
             failures.setdefault(reason, []).append(f"torch.export (strict={attempts.pop(0)})")
     reasons = [f"{' and '.join(strategies)}: {reason}" for reason, strategies in failures.items()]
     lines = "\n".join(f"  {line}".replace("\n", "\n    ") for line in reasons)
     # `from None`: the traceback through torch's tracer has no line of the user's code
-    refused = error_class(f"the model could not be captured:\n{lines}")
-    if isinstance(refused, CaptureRefused):
-        refused.everywhere = everywhere
-    raise refused from None
+    raise error_class(f"the model could not be captured:\n{lines}") from None
 
 
 def _export(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, strict: bool) -> ExportedProgram:

@@ -253,7 +253,7 @@ def _ranges(program: ExportedProgram, symbols: _Symbols) -> Iterator[sympy.Expr]
 
 
 def _allows(condition: sympy.Expr, symbols: _Symbols, leaves: Sequence[Any]) -> bool:
-    """Whether a condition holds for a call, as far as its arguments have the axes."""
+    """Return whether a condition is true of a call, as far as it has the axes."""
     used = [symbols[symbol] for symbol in condition.free_symbols & symbols.keys()]
     shapes = [(size, np.shape(leaves[size.index])) for size in used]
     sizes = {

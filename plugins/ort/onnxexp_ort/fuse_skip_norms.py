@@ -70,7 +70,7 @@ def _norm(user: ir.Node, total: ir.Value, rank: int) -> _Norm | None:
 
 
 def _weight(value: ir.Value, width: Any) -> bool:
-    """Whether a value is there before any node, with one number for each element."""
+    """Return whether no node makes a value that has one number for each element."""
     return value.producer() is None and dims(value) == (width,) and value.dtype == ir.DataType.FLOAT
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp.frontends import RANGES_TRUNCATE_BOUNDS
 from onnxexp_aten.creation.filled_tensors import out_dtype
 from onnxexp_aten.support.constant_of_shape import filled
 from onnxexp_aten.support.kernel_dtypes import compute, has_operator
@@ -26,7 +26,7 @@ def arange_of(op: Builder, start: Any, end: Any, step: Any, dtype: torch.dtype) 
         start, end, step = (op.static(bound) for bound in (start, end, step))
         return op.constant(torch.arange(start, end, step, dtype=dtype))
     if not dtype.is_floating_point and not all(map(_integral, (start, end, step))):
-        if dtype != torch.int64 or not RANGES_TRUNCATE_BOUNDS:
+        if dtype != torch.int64 or not _truncates_bounds():
             return op.cast(_stepped(op, start, end, step), dtype)
         start, end, step = (_truncated(op, bound) for bound in (start, end, step))
     if not has_operator(op, "Range"):
@@ -37,6 +37,12 @@ def arange_of(op: Builder, start: Any, end: Any, step: Any, dtype: torch.dtype) 
     inner = dtype if dtype in _RANGE_DTYPES else torch.float32 if dtype.is_floating_point else torch.int64
     bounds = [op.cast(bound, inner) for bound in (start, end, step)]
     return op.cast(op.Range(*bounds), dtype)
+
+
+@functools.cache
+def _truncates_bounds() -> bool:
+    """Return whether torch truncates the bounds of an int64 range, as before 2.14."""
+    return torch.arange(0, 2.5, dtype=torch.int64, device="cpu").numel() == 2
 
 
 def _at_least(op: Builder, number: Any, least: int) -> bool:

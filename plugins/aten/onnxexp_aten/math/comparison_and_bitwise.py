@@ -43,7 +43,7 @@ def relate(op: Builder, name: str, one: Tensor, other: Tensor) -> Tensor:
 def _or_unordered(op: Builder, condition: Tensor, *operands: Tensor) -> Tensor:
     """Compute where `condition` is true or an operand is NaN."""
     for operand in operands:
-        if not op.is_static(operand) or torch.as_tensor(op.static(operand)).isnan().any():
+        if operand.const is None or operand.const.isnan().any():
             condition = op.Or(condition, compare(op, "IsNaN", operand))
     return condition
 

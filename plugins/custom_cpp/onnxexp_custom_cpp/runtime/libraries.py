@@ -38,7 +38,7 @@ class Libraries:
                 _load_torch_library(path, known)
 
     def serves(self, node: ir.Node) -> bool:
-        """Whether a library has a kernel for a node: a model of this node alone loads."""
+        """Return whether a library has a kernel for a node: its model of one node loads."""
         if not self._paths:
             return False
         key = (node.op_identifier(), tuple(value and value.dtype for value in (*node.inputs, *node.outputs)), len(node.inputs))
