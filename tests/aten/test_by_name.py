@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp._torch_compat import RELEASE
 from onnxexp.testing import Case, cases
+from tests.torch_versions import RELEASE
 
 torch.manual_seed(0)
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from onnxexp._torch_compat import RELEASE
 from onnxexp.testing import Case, cases
+from tests.torch_versions import RELEASE
 
 torch.manual_seed(0)
 aten = torch.ops.aten

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch.onnx import symbolic_helper
 
-from onnxexp._torch_compat import RELEASE
 from tests.autograd.harness import Case, X, check, rows
+from tests.torch_versions import RELEASE
 
 BOTH = ("non-strict", "trace")
 """Dynamo hands on to a Function only what its graph can hold."""

@@ -13,11 +13,11 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import onnxexp
-from onnxexp._torch_compat import RELEASE
 from onnxexp_autograd import plugin
 from onnxexp_autograd.availability import unavailable
 from tests.autograd import functions as f
 from tests.autograd.harness import Case, X, check, rows
+from tests.torch_versions import RELEASE
 
 RELU, SET_UP = f.MyRelu.apply, f.SetUp.apply
 PARTIAL = functools.partial(f.SetUp.apply, slope=0.1)

@@ -9,9 +9,9 @@ import torch
 from torch.autograd.function import InplaceFunction
 
 import onnxexp
-from onnxexp._torch_compat import RELEASE
 from tests.autograd import functions as f
 from tests.autograd.harness import Case, X, check, program, rows
+from tests.torch_versions import RELEASE
 
 ONE = torch.tensor(1.0)
 

@@ -16,7 +16,7 @@ from torch.export import Dim
 import onnxexp
 from onnxexp._errors import OnnxExporterError
 from onnxexp._program.program import ONNXProgram
-from onnxexp._torch_compat import RELEASE
+from tests.torch_versions import RELEASE
 
 pytest.importorskip("onnxexp_aten", reason="the operators are the aten plugin's")
 
