@@ -239,5 +239,7 @@ def test_sizes_of_the_run(function: Callable[..., Any], inputs: Any, opset: int,
 
 
 def test_sizes_that_depend_on_values_are_declined() -> None:
-    with pytest.raises(onnxexp.OnnxExporterError, match="depends on values, not on sizes; cure: a fixed size there"):
+    with pytest.raises(
+        onnxexp.OnnxExporterError, match="depends on values, not on sizes; to fix this, give it a fixed size there"
+    ):
         onnxexp.export(lambda x: linalg.qr(x[x[:, 0] > 0]), (torch.randn(6, 3),), capture="export")

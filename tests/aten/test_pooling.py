@@ -181,5 +181,5 @@ def test_a_window_of_a_whole_axis(pool, sizes):
 
 def test_another_window_of_a_size_known_at_run_time():
     model, dynamic = lambda x: F.avg_pool2d(x, (1, x.shape[3] // 2)), ({3: "width"},)
-    with pytest.raises(onnxexp.LoweringError, match=r"a window of width//2 on an axis of size width; cure: "):
+    with pytest.raises(onnxexp.LoweringError, match=r"a window of width//2 on an axis of size width; to fix this, "):
         onnxexp.export(model, (torch.randn(2, 3, 4, 6),), capture="trace", dynamic_shapes=dynamic)

@@ -247,7 +247,7 @@ def test_memory(case: Case, how: str) -> None:
 @pytest.mark.parametrize(("function", "args"), [(f.Same, ()), (f.Reversal, (0.5,))])
 def test_a_result_that_shares_memory_and_is_written(function: Any, args: Any, how: str) -> None:
     """A written argument has no known value: reading it is refused at the user's line."""
-    with pytest.raises(onnxexp.OnnxExporterError, match=r"z.add_\(1\) wrote to .* cure: clone\(\)"):
+    with pytest.raises(onnxexp.OnnxExporterError, match=r"z.add_\(1\) wrote to .* to fix this, clone\(\)"):
         program(Case("shared", result_written(function, *args, argument=True)), how)
 
 

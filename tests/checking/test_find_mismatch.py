@@ -184,5 +184,5 @@ def test_an_operator_without_a_kernel() -> None:
 def test_a_program_that_no_export_made() -> None:
     program = networks.quietly_exported(torch.nn.ReLU(), {"input": torch.ones(3)})
     program.record = None
-    with pytest.raises(onnxexp.OptionError, match="no captured graph to compare with; cure:"):
+    with pytest.raises(onnxexp.OptionError, match="no captured graph to compare with; to fix this,"):
         program.find_mismatch()

@@ -11,7 +11,7 @@ TABLE = "from onnxexp import SymbolicTable\ntable = SymbolicTable('mine')\ntable
 
 CLASS = "import onnxexp\nclass Pack:\n    {}\ntable = Pack()\n"
 BROKEN = {
-    "symbolics = 5": (CLASS.format("symbolics = 5"), "its `symbolics` are 5; cure"),
+    "symbolics = 5": (CLASS.format("symbolics = 5"), "its `symbolics` are 5; to fix this"),
     "a table of another kind": (CLASS.format("symbolics = [5]"), "its `symbolics` contain 5"),
     "symbolics that raise": (CLASS.format("symbolics = property(lambda self: 1 // 0)"), "ZeroDivisionError"),
     "an attribute that raises": (CLASS.format("size = property(lambda self: 1 // 0)"), "(ZeroDivisionError|is neither)"),
@@ -27,9 +27,10 @@ BROKEN = {
     "an exit": ("import sys\nsys.exit(0)", "SystemExit: 0"),
     "a syntax error": ("def", "SyntaxError"),
     "an operator that is no text": (TABLE.replace("'relu'", "5"), "TypeError"),
-    "an ONNX operator that is no text": (TABLE.replace("'Relu'", "5"), "relu is to become 5; cure"),
+    "an ONNX operator that is no text": (TABLE.replace("'Relu'", "5"), "relu is to become 5; to fix this"),
     "an opset that is no number": (TABLE + "table('tanh', since='20')(lambda op, x: x)\n", "whole numbers as opsets"),
-    "a symbolic that is no function": (TABLE + "table('tanh')(5)\n", "the symbolic of mine::tanh is .* cure: a function"),
+    "a symbolic that is no function": (TABLE + "table('tanh')(5)\n", "the symbolic of mine::tanh is .* "
+    "to fix this, give a function"),
     "a recursion": ("def f(): f()\nf()", "RecursionError"),
     "no memory": ("raise MemoryError", "MemoryError"),
 }  # fmt: skip

@@ -81,7 +81,9 @@ def test_the_list_has_sizes_and_checksums(folder: Path) -> None:
 def test_a_file_that_was_changed_is_the_users(folder: Path, edit: Callable[[str], str]) -> None:
     changed = edit((folder / "README.md").read_text())
     (folder / "README.md").write_text(changed)
-    with pytest.raises(OptionError, match=r"yours, or were changed since the last export: README.md; cure: move or delete them"):
+    with pytest.raises(
+        OptionError, match=r"yours, or were changed since the last export: README.md; to fix this, move or delete them"
+    ):
         checked_folder(folder, ["README.md", "model.onnx"])
     with pytest.raises(OptionError, match="README.md"):
         write(folder, "new")

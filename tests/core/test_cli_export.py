@@ -244,7 +244,7 @@ def test_weights_from_a_checkpoint(project: str, capsys: Capsys) -> None:
     save_file(torch.nn.Linear(4, 3).state_dict(), "linear.safetensors")
     assert run(capsys, "verify", "model.onnx", "--against", "hollow.py:make", *weights).status == 1
     ran = run(capsys, "export", "hollow.py:make", "-o", "model.onnx", "--weights", "nowhere.safetensors")
-    assert ran.status == 2 and "there is no file nowhere.safetensors; cure: " in ran.err
+    assert ran.status == 2 and "there is no file nowhere.safetensors; to fix this, " in ran.err
 
 
 def test_the_document(project: str, capsys: Capsys) -> None:

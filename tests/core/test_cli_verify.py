@@ -270,7 +270,7 @@ def test_opsets_that_onnx_does_not_know(clinic: Path, capsys: Capsys, monkeypatc
     monkeypatch.setattr("onnx.defs.onnx_opset_version", lambda: 22)
     monkeypatch.setenv("ONNXEXP_OPSET", "23")
     assert any(" knows opsets up to 22, but opset 23 is configured" in text for text in findings(capsys))
-    with pytest.raises(onnxexp.OptionError, match=r"opsets up to 22, the target is opset 23; cure: .*opset_version=22"):
+    with pytest.raises(onnxexp.OptionError, match=r"opsets up to 22, the target is opset 23; to fix this, .*opset_version=22"):
         export(nn.ReLU(), (torch.ones(2),))
     monkeypatch.setenv("ONNXEXP_OPSET", "20")
     assert not findings(capsys) and any("models of later opsets (up to 28)" in text for text in findings(capsys, "note"))

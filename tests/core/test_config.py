@@ -184,7 +184,7 @@ def test_no_torch_is_needed() -> None:
     assert done.stdout.strip() == "False"
 
 
-TABLE = "cure: write its settings below"
+TABLE = "to fix this, write its settings below"
 HOSTILE: dict[str, tuple[bytes, str]] = {
     "digits": (b"opset = " + b"1" * 5000, "not valid TOML: Exceeds the limit"),
     "nested": (b"plugins = " + b"[" * 5000, "nested too deeply"),

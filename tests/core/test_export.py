@@ -337,7 +337,9 @@ def test_only_numbers(returned: Any) -> None:
 
 @pytest.mark.parametrize("returned", [None, "text", (), {"text": "a", "none": None}])
 def test_no_output_at_all(returned: Any, tmp_path: Path) -> None:
-    with pytest.raises(CaptureError, match=r"the model returns .*, and an ONNX file needs an output; cure: return a tensor"):
+    with pytest.raises(
+        CaptureError, match=r"the model returns .*, and an ONNX file needs an output; to fix this, return a tensor"
+    ):
         export(lambda x: returned, (X,), tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
 

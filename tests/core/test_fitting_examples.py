@@ -94,7 +94,7 @@ class Repeats(torch.nn.Module):
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
 def test_sizes_that_exclude_the_example_are_refused(capture: Any) -> None:
-    message = "axis 0 of input repeats was asked .* the size of axis 1 of input x where it is not 1, as in the example; cure: "
+    message = "axis 0 of input repeats was asked .* the size of axis 1 of input x where it is not 1, as in the example; "
     with pytest.raises(CaptureError, match=message):
         export(
             Repeats(), (torch.ones(2, 3), torch.tensor([2])), dynamic_axes={"x": {1: "w"}, "repeats": {0: "r"}}, capture=capture

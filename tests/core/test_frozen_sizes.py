@@ -74,7 +74,7 @@ def test_a_frozen_axis_is_refused(model: Callable[..., Any], shape: tuple[int, .
         with pytest.raises(CaptureError) as caught:
             export(model, (torch.randn(shape),), dynamic_axes={"x": [0, 1]}, capture=capture)
         if capture == "export":
-            message = rf"fixes a size that is computed from a dynamic axis: {re.escape(condition)} \(File .*; cure: "
+            message = rf"fixes a size that is computed from a dynamic axis: {re.escape(condition)} \(File .*; to fix this, "
             assert re.search(message, str(caught.value)), caught.value
 
 

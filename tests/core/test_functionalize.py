@@ -205,27 +205,37 @@ def test_where_stays() -> None:
 REFUSED: dict[str, tuple[Fn, str]] = {
     "overlapping rows": (
         lambda x: ((z := (x * 1).as_strided((2, 2), (1, 1)))[0, 1].mul_(2), z),
-        r"aten::mul_.Tensor writes through aten::as_strided, which cannot be undone at File .*cure: write to the tensor itself",
+        r"aten::mul_.Tensor writes through aten::as_strided, which cannot be undone at File .*"
+        r"to fix this, write to the tensor itself",
     ),
     "maybe a view": (lambda x: ((z := torch.linalg.inv(x[:, 1:])).reshape(-1).add_(1), z), r"is read after aten::add_.Tensor"),
     "as_strided of any layout": (
         lambda x: (x.t() * 1).as_strided((2,), (1,)),
-        r"the layout of .* aten::as_strided .* cure: call clone",
+        r"the layout of .* aten::as_strided .* to fix this, call clone",
     ),
-    "as_strided_scatter": (lambda x: torch.as_strided_scatter(x.t(), x[0], (4,), (1,)), r"the layout of .* cure: call clone"),
-    "set_": (lambda x: (x * 1).set_(x), r"aten::set_.* writes to its arguments.*; cure: use the other tensor under its own name"),
+    "as_strided_scatter": (
+        lambda x: torch.as_strided_scatter(x.t(), x[0], (4,), (1,)),
+        r"the layout of .* to fix this, call clone",
+    ),
+    "set_": (
+        lambda x: (x * 1).set_(x),
+        r"aten::set_.* writes to its arguments.*; to fix this, use the other tensor under its own name",
+    ),
     "more elements": (
         lambda x: (x * 1).resize_(4, 4),
-        r"aten::resize_ .* from 12 to 16 elements: the last ones are undefined .* cure: take .* flatten",
+        r"aten::resize_ .* from 12 to 16 elements: the last ones are undefined .* to fix this, take .* flatten",
     ),
-    "columns": (lambda x: (x.t() * 1).resize_(2, 2), r"aten::resize_ .* whose order in memory is not certain .*; cure: take"),
+    "columns": (
+        lambda x: (x.t() * 1).resize_(2, 2),
+        r"aten::resize_ .* whose order in memory is not certain .*; to fix this, take",
+    ),
     "another memory format": (
         lambda x: (x * 1).resize_(1, 2, 2, 2, memory_format=torch.channels_last),
-        r"aten::resize_ .* to another memory format .*; cure",
+        r"aten::resize_ .* to another memory format .*; to fix this",
     ),
     "as_strided after resize_": (
         lambda x: (x * 1).resize_(3, 2)[1].as_strided((2,), (1,)),
-        r"the layout of .* aten::as_strided .* cure: call clone",
+        r"the layout of .* aten::as_strided .* to fix this, call clone",
     ),
     "unfold": (lambda x: ((z := x * 1).unfold(0, 2, 1).fill_(1), z), r"aten::unfold, which cannot be undone"),
 }
@@ -255,7 +265,8 @@ def test_custom_operators() -> None:
             [x], [x], [Node("onnxexp_functionalize::lonely", [x, 1.0], [], where=SourceLocation(file="model.py", line=7))]
         )
         with pytest.raises(
-            CaptureError, match=r'lonely writes .* at File "model.py", line 7; cure: define an operator .*::lonely_functional'
+            CaptureError,
+            match=r'lonely writes .* at File "model.py", line 7; to fix this, define an operator .*::lonely_functional',
         ):
             functionalize(graph)
 

@@ -166,7 +166,7 @@ def test_agrees_with_torchscript(name: str) -> None:
 @pytest.mark.parametrize("name", REFUSED)
 def test_refuses_what_it_cannot_follow(name: str) -> None:
     _, graph = scripted(source(REFUSED[name]))
-    with pytest.raises(CaptureError, match="cure: clone"):
+    with pytest.raises(CaptureError, match="to fix this, clone"):
         functionalize(graph)
 
 

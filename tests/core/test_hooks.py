@@ -291,7 +291,7 @@ def test_without_the_torchscript_plugin_the_error_ends_with_the_cure(how: str, m
     model = torch.jit.script(torch.nn.ReLU()) if how == "scripted" else branching
     with pytest.raises(CaptureError) as raised:
         export(model, (X,), **({} if how == "scripted" else {"capture": how}))
-    cure = "needs the TorchScript frontend, which is not installed; cure:\n  pip install onnxexp-plugin-torchscript"
+    cure = "needs the TorchScript frontend, which is not installed; to fix this, run\n  pip install onnxexp-plugin-torchscript"
     assert str(raised.value).endswith(cure)
     assert ("strict=False" in str(raised.value)) == (how == "auto")
 

@@ -139,7 +139,7 @@ def test_an_object_of_the_model_stays_as_it_was() -> None:
 
 
 def test_an_argument_that_pytree_does_not_flatten() -> None:
-    with pytest.raises(CaptureError, match="the argument box is a Box, whose tensors would become constants; cure: "):
+    with pytest.raises(CaptureError, match="the argument box is a Box, whose tensors would become constants; to fix this, "):
         export(lambda box: torch.relu(box.tensor), (Box(X),))
 
 

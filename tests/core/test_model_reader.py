@@ -96,7 +96,7 @@ INLINE = {
 def test_tensors_that_contradict_themselves(name: str, where: str, tmp_path: Path) -> None:
     tensor, problem = INLINE[name]
     path = written(tmp_path, model(tensor) if where == "graph" else inside(tensor, where))
-    with pytest.raises(OptionError, match=rf"m\.onnx: tensor 'w' .*({problem}).*; cure: "):
+    with pytest.raises(OptionError, match=rf"m\.onnx: tensor 'w' .*({problem}).*; to fix this, "):
         read_model(path)
 
 
@@ -167,7 +167,7 @@ def test_files_that_are_no_models(folder: Path) -> None:
     cases["nested"] = (encoder.TagBytes(7, 2) + encoder._VarintBytes(len(nested)) + nested, "is not an ONNX model: DecodeError")
     for contents, problem in cases.values():
         (folder / "m.onnx").write_bytes(contents)
-        with pytest.raises(OptionError, match=rf"m\.onnx .*{problem}.*; cure: "):
+        with pytest.raises(OptionError, match=rf"m\.onnx .*{problem}.*; to fix this, "):
             read_model(folder / "m.onnx")
     for name, problem in {
         "none": "there is no file",
@@ -187,10 +187,10 @@ def calling(name: str, called: str, times: int) -> onnx.FunctionProto:
 def test_functions_that_never_end(tmp_path: Path) -> None:
     node = [helper.make_node("F0", ["x"], ["y"], domain="own")]
     circle = [calling("F0", "F1", 1), calling("F1", "F0", 1)]
-    with pytest.raises(OptionError, match="functions call themselves .*'F0'.*; cure"):
+    with pytest.raises(OptionError, match="functions call themselves .*'F0'.*; to fix this"):
         read_model(written(tmp_path, model(nodes=node, functions=circle)))
     many = [calling(f"F{index}", f"F{index + 1}", 2) for index in range(40)]
-    with pytest.raises(OptionError, match=r"expand to [\d,]+ nodes from 81; cure"):
+    with pytest.raises(OptionError, match=r"expand to [\d,]+ nodes from 81; to fix this"):
         read_model(written(tmp_path, model(nodes=node, functions=many)))
     few = [calling("F0", "F1", 2), helper.make_function("own", "F1", ["a"], ["b"], [helper.make_node("Relu", ["a"], ["b"])], [])]
     assert len(read_model(written(tmp_path, model(nodes=node, functions=few))).functions) == 2
@@ -264,5 +264,5 @@ def test_negative_sizes_are_not_written(change: Callable[[TensorProto], None]) -
     tensor = external([])
     change(tensor)
     made = ir.from_proto(model(tensor))
-    with pytest.raises(SerializeError, match="initializer 'w' has the sizes .*; cure"):
+    with pytest.raises(SerializeError, match="initializer 'w' has the sizes .*; to fix this"):
         lay_out(made)

@@ -75,7 +75,7 @@ def test_file_objects_that_are_closed_or_read(model: Any, tmp_path: Path) -> Non
             save(model, file)  # type: ignore[arg-type]
     with (
         open(tmp_path / "plain", "rb") as read,
-        pytest.raises(OptionError, match="opened for reading; cure: open it in mode 'wb'"),
+        pytest.raises(OptionError, match="opened for reading; to fix this, open it in mode 'wb'"),
     ):
         save(model, read)  # type: ignore[arg-type]
 

@@ -138,7 +138,9 @@ class Cache:
 
 @pytest.mark.parametrize("given", [Cache(X), Cache([Cache({"a": X})]), {1: Cache(X)}])
 def test_tensors_inside_an_object_become_no_constants(given: Any) -> None:
-    with pytest.raises(CaptureError, match=r"the argument cache\S* is a Cache, whose tensors would become constants; cure: pass"):
+    with pytest.raises(
+        CaptureError, match=r"the argument cache\S* is a Cache, whose tensors would become constants; to fix this, pass"
+    ):
         export(lambda x, cache: x + 1, (X, given, {}))
 
 
@@ -179,13 +181,18 @@ def test_a_compiled_function() -> None:
 
 
 def test_inside_a_fake_mode() -> None:
-    with FakeTensorMode(), pytest.raises(CaptureError, match="the export runs inside FakeTensorMode.* cure: leave that mode"):
+    with (
+        FakeTensorMode(),
+        pytest.raises(CaptureError, match="the export runs inside FakeTensorMode.* to fix this, leave that mode"),
+    ):
         export(Affine(), (torch.randn(2, 3),))
 
 
 def test_a_model_on_the_meta_device() -> None:
     model, x = Affine().to("meta"), X.to("meta")
-    with pytest.raises(CaptureError, match="without data: weight, shift; cure: weights=CHECKPOINT, or export_params=False"):
+    with pytest.raises(
+        CaptureError, match="without data: weight, shift; to fix this, pass weights=CHECKPOINT, or export_params=False"
+    ):
         export(model, (x,))
     program = valid(export(model, (x,), export_params=False))
     with pytest.raises(OnnxExporterError, match="the tensor given for weight has no data"):

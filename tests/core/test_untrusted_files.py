@@ -23,7 +23,7 @@ def test_what_is_no_regular_file(name: str, tmp_path: Path) -> None:
     (tmp_path / "zero").symlink_to("/dev/zero")
     (tmp_path / "file").write_text("text")
     with pytest.raises(
-        OptionError, match="(there is no file|is no regular file|cannot be read).*; cure: give the path of a"
+        OptionError, match="(there is no file|is no regular file|cannot be read).*; to fix this, give the path of a"
     ) as raised:
         open_regular(tmp_path / name)
     assert str(raised.value).isprintable()
@@ -32,20 +32,20 @@ def test_what_is_no_regular_file(name: str, tmp_path: Path) -> None:
 def test_a_file_that_is_too_large(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("12345")
     assert read_regular(tmp_path / "file", 5) == b"12345"
-    with pytest.raises(OptionError, match="has more than 4 bytes; cure: "):
+    with pytest.raises(OptionError, match="has more than 4 bytes; to fix this, "):
         read_regular(tmp_path / "file", 4)
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "1" * 5000, "", b"\xff", "{", '{"a": 1}}'], ids=lambda text: str(text[:9]))
 def test_json_that_is_none(text: str | bytes) -> None:
-    with pytest.raises(OptionError, match="the text is not valid JSON: .*; cure: "):
+    with pytest.raises(OptionError, match="the text is not valid JSON: .*; to fix this, "):
         parse_json(text, "the text")
 
 
 def test_keys_of_many_parts_are_read() -> None:
     assert parse_toml(b"a.b.c = 1\n[x . y]\nz = 'a.b.c'", "the text") == {"a": {"b": {"c": 1}}, "x": {"y": {"z": "a.b.c"}}}
     for key in ("a." * 300 + "a = 1", "[" + "a . " * 300 + "a]", "x = {" + '"a".' * 300 + "a = 1}"):
-        with pytest.raises(OptionError, match="more than 200 parts; cure"):
+        with pytest.raises(OptionError, match="more than 200 parts; to fix this"):
             parse_toml(key.encode(), "the text")
 
 
@@ -75,7 +75,7 @@ CHECKPOINTS: dict[str, bytes] = {
 @pytest.mark.parametrize("kind", CHECKPOINTS)
 def test_checkpoints_that_are_damaged(kind: str, tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(CHECKPOINTS[kind])
-    with pytest.raises(OptionError, match="is no complete safetensors file: .*; cure: "):
+    with pytest.raises(OptionError, match="is no complete safetensors file: .*; to fix this, "):
         read_checkpoint(tmp_path)
 
 
@@ -86,7 +86,7 @@ def test_an_index_of_other_files(shard: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "folder" / "pipe")
     (tmp_path / "other.safetensors").write_bytes(safetensors({"w": WEIGHT}))
     (tmp_path / "folder" / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"w": shard}}))
-    with pytest.raises(OptionError, match="cure: "):
+    with pytest.raises(OptionError, match="to fix this, "):
         read_checkpoint(tmp_path / "folder")
 
 

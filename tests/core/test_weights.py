@@ -122,7 +122,9 @@ def test_both_names_of_a_tied_weight(model: nn.Module) -> None:
     assert "inner.weight" in model.state_dict() and "again.weight" in model.state_dict()
     export(empty(), (X,), weights=model.state_dict()).verify()
     state = {**model.state_dict(), "again.weight": model.state_dict()["again.weight"] + 1}
-    with pytest.raises(OptionError, match=r"inner.weight and again.weight are one parameter of the model, and differ; cure: "):
+    with pytest.raises(
+        OptionError, match=r"inner.weight and again.weight are one parameter of the model, and differ; to fix this, "
+    ):
         export(empty(), (X,), weights=state)
 
 
@@ -183,22 +185,22 @@ def changed(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (changed(outer__weight=None), r"no weight for outer\.weight: float32\[3, 300\]\n  cure: "),
+        (changed(outer__weight=None), r"no weight for outer\.weight: float32\[3, 300\]\n  To fix this, "),
         (
             changed(outer__weight=None, outer__weigth=torch.zeros(3, 300)),
             r"no weight for outer\.weight: float32\[3, 300\] \(did you mean 'outer\.weigth'\?\)\n"
-            r"  no outer\.weigth in the model \(did you mean 'outer\.weight'\?\)\n  cure: .*read_checkpoint",
+            r"  no outer\.weigth in the model \(did you mean 'outer\.weight'\?\)\n  To fix this, .*read_checkpoint",
         ),
         (changed(outer__bias=None, shift=None), r"no weight for shift: float32\[3\]\n  no weight for outer\.bias: float32\[3\]"),
         (changed(more=torch.zeros(3)), r"no more in the model"),
         (
             changed(frozen=torch.zeros(3).half()),
-            r"frozen is float16\[3\], and in the model float32\[3\]\n  cure: model.to\(torch.float16\)",
+            r"frozen is float16\[3\], and in the model float32\[3\]\n  To fix this, call model.to\(torch.float16\)",
         ),
         (changed(frozen=torch.zeros(4)), r"frozen is float32\[4\], and in the model float32\[3\]$"),
         (changed(frozen=torch.zeros(3, device="meta")), r"frozen is a fake or meta tensor, without data"),
-        (changed(frozen=[1, 2, 3]), r"weights has a list for 'frozen'; cure: "),
-        (3, r"weights is a int; cure: "),
+        (changed(frozen=[1, 2, 3]), r"weights has a list for 'frozen'; to fix this, "),
+        (3, r"weights is a int; to fix this, "),
     ],
 )  # fmt: skip
 def test_weights_that_do_not_fit(given: Any, message: str) -> None:
@@ -232,12 +234,14 @@ def test_long_lists_are_cut() -> None:
 def test_a_buffer_without_data(model: nn.Module) -> None:
     with torch.device("meta"):
         hollow = Tied()
-    with pytest.raises(OptionError, match=r"no data for scale, a buffer .*\n  cure: with onnxexp.meta_parameters\(\)"):
+    with pytest.raises(
+        OptionError, match=r"no data for scale, a buffer .*\n  To fix this, make it in `with onnxexp.meta_parameters\(\)"
+    ):
         export(hollow, (X,), weights=untied(model))
 
 
 def test_other_models_than_modules(model: nn.Module) -> None:
-    with pytest.raises(OptionError, match="weights are for an nn.Module, the model is a ExportedProgram; cure: "):
+    with pytest.raises(OptionError, match="weights are for an nn.Module, the model is a ExportedProgram; to fix this, "):
         export(torch.export.export(model, (X,)), weights=untied(model))
 
 
@@ -247,7 +251,9 @@ def test_a_model_without_weights_and_inputs_on_another_device() -> None:
             return torch.relu((x + 1) @ self.weight)
 
     for options in ({}, {"export_params": False}):
-        with pytest.raises(CaptureError, match="The model is on the meta device.* cure: weights=CHECKPOINT, or inputs"):
+        with pytest.raises(
+            CaptureError, match="The model is on the meta device.* to fix this, pass weights=CHECKPOINT, or inputs"
+        ):
             export(empty(Sum), (X,), **options)
 
 
@@ -281,23 +287,23 @@ def test_corrupt_files(tmp_path: Path) -> None:
         file.write_bytes(contents)
         with pytest.raises(OptionError, match=re.escape(f"{file} is no complete safetensors file: ")) as raised:
             onnxexp.read_checkpoint(file)
-        assert "cure: download or save the checkpoint again" in str(raised.value), what
+        assert "to fix this, download or save the checkpoint again" in str(raised.value), what
 
 
 def test_folders_and_paths(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="there is no file .*nowhere; cure: "):
+    with pytest.raises(OptionError, match="there is no file .*nowhere; to fix this, "):
         onnxexp.read_checkpoint(tmp_path / "nowhere")
-    with pytest.raises(OptionError, match=r"has neither model.safetensors nor model.safetensors.index.json; cure: "):
+    with pytest.raises(OptionError, match=r"has neither model.safetensors nor model.safetensors.index.json; to fix this, "):
         onnxexp.read_checkpoint(tmp_path)
     (tmp_path / "pytorch_model.bin").write_bytes(b"")
-    with pytest.raises(OptionError, match=r"\(it has pytorch_model.bin\); cure: .*safetensors.torch.save_model"):
+    with pytest.raises(OptionError, match=r"\(it has pytorch_model.bin\); to fix this, .*safetensors.torch.save_model"):
         onnxexp.read_checkpoint(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"weight_map": []}', '{"weight_map": {"a": 1}}', '{"weight_map"', "\0"])
 def test_an_index_that_is_none(text: str, tmp_path: Path) -> None:
     (tmp_path / "model.safetensors.index.json").write_text(text)
-    with pytest.raises(OptionError, match="(is no safetensors index|is not valid JSON).*cure: "):
+    with pytest.raises(OptionError, match="(is no safetensors index|is not valid JSON).*to fix this, "):
         onnxexp.read_checkpoint(tmp_path)
 
 
@@ -307,10 +313,10 @@ def test_missing_shards_and_tensors(model: nn.Module, tmp_path: Path) -> None:
     (tmp_path / shards["frozen"]).unlink()
     (tmp_path / shards["shift"]).unlink()
     missing = ", ".join(sorted((shards["frozen"], shards["shift"])))
-    with pytest.raises(OptionError, match=f"refers to files that are missing: {missing}; cure: "):
+    with pytest.raises(OptionError, match=f"refers to files that are missing: {missing}; to fix this, "):
         export(empty(), (X,), weights=tmp_path)
     index.write_text(json.dumps({"weight_map": {**shards, "frozen": shards["outer.bias"], "shift": shards["outer.bias"]}}))
-    with pytest.raises(OptionError, match=f"tensors that are missing: .*shift in {shards['outer.bias']}.*; cure: "):
+    with pytest.raises(OptionError, match=f"tensors that are missing: .*shift in {shards['outer.bias']}.*; to fix this, "):
         export(empty(), (X,), weights=tmp_path)
 
 
@@ -327,7 +333,7 @@ def test_the_index_decides_between_shards(tmp_path: Path) -> None:
 def test_safetensors_is_not_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "safetensors", None)
     with pytest.raises(
-        OptionError, match="needs the package safetensors, which is not installed; cure:\n  pip install safetensors"
+        OptionError, match="needs the package safetensors, which is not installed; to fix this, run\n  pip install safetensors"
     ):
         onnxexp.read_checkpoint(tmp_path / "model.safetensors")
 
@@ -413,6 +419,8 @@ def test_a_file_that_was_truncated_since(large: Path, tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(b"before")
     with large.open("r+b") as file:
         file.truncate(1000)
-    with pytest.raises(SerializeError, match="initializer 'one' is memory-mapped, and its file was truncated since.*cure: "):
+    with pytest.raises(
+        SerializeError, match="initializer 'one' is memory-mapped, and its file was truncated since.*to fix this, "
+    ):
         save(model_of(one=tensors["one"]), tmp_path / "model.onnx")
     assert (tmp_path / "model.onnx").read_bytes() == b"before"

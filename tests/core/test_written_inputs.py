@@ -62,7 +62,9 @@ def _export(model: nn.Module, args: tuple[Any, ...], capture: str) -> onnxexp.ON
 @pytest.mark.parametrize("capture", ["auto", "export", "trace", "script"])
 @pytest.mark.parametrize("example", [_twice, _row, _other_dtype])
 def test_shared_memory_is_refused(example: Callable[[], tuple[torch.Tensor, ...]], capture: str) -> None:
-    with pytest.raises(onnxexp.CaptureError, match="written and read share memory.*writes into written.*cure: pass a clone"):
+    with pytest.raises(
+        onnxexp.CaptureError, match="written and read share memory.*writes into written.*to fix this, pass a clone"
+    ):
         _export(Writes(), example(), capture)
 
 

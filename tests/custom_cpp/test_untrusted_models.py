@@ -61,7 +61,7 @@ def test_a_file_runs_no_code(hostile: tuple[Path, Path]) -> None:
 @pytest.mark.parametrize("name", ["aten::from_file", "aten::from_file.out", "aten::save"])
 def test_a_file_opens_no_other_file(name: str, tmp_path: Path) -> None:
     metadata = {"hostile::Foo": {"torch": name, "attributes": {"filename": "filename"}}}
-    with pytest.raises(runtime.BridgeError, match="opens any file; cure: remove it"):
+    with pytest.raises(runtime.BridgeError, match="opens any file; to fix this, remove it"):
         runtime.session(file(tmp_path, metadata, filename=str(tmp_path / "secret")))
     assert not (tmp_path / "secret").exists()
 

@@ -24,8 +24,8 @@ RAISING = {"refuse", "_refuse", "error"}
 """Functions that raise or make an error; a second argument is the cure."""
 WARNING = {"warn"}
 _CURE = re.compile(
-    r"cure|give |choose|expected|write |there are|may be|pip install|leave|export again|keep |call |reinstall|must be|uninstall"
-    r"|lift|load the|skip_passes|op\.cast|end args|can express|it takes",
+    r"to fix this|give |choose|expected|write |there are|may be|pip install|leave|export again|keep |call |reinstall|must be"
+    r"|uninstall|lift|load the|skip_passes|op\.cast|end args|can express|it takes",
     re.IGNORECASE,
 )
 
@@ -85,7 +85,7 @@ def test_every_message_has_a_cure() -> None:
     ("source", "found"),
     [
         ("raise LoweringError(f'the colour {x} is unheard of')", ["x.py:1: the colour  ...  is unheard of"]),
-        ("raise LoweringError(f'the colour {x} is unheard of; cure: paint it')", []),
+        ("raise LoweringError(f'the colour {x} is unheard of; to fix this, paint it')", []),
         ("raise op.error('the colour' + ' is odd')", ["x.py:1: the colour ...  is odd"]),
         ("warn('the colour is odd')", ["x.py:1: the colour is odd"]),
         ("raise OptionError('known words')", []),

@@ -80,7 +80,7 @@ def cause_of(message: str, source: str = "") -> str:
     """Remove code, names, numbers and places that differ between programs' messages."""
     for line in sorted(map(str.strip, source.splitlines()), key=len, reverse=True):
         message = message.replace(f": {line}", "") if line else message
-    text = re.sub(r'File "[^"]*", line \d+|cure:.*|the model could not be captured: ', "", message)
+    text = re.sub(r'File "[^"]*", line \d+|to fix this[,:].*|the model could not be captured: ', "", message)
     text = re.sub(r"%\w+", "%", text)
     text = re.sub(r"\b(v|x|b|m|n|p|u|s)\d+(_\d+)?\b", "V", text)
     text = re.sub(r"\[[\d, N.\-e]*\]", "[…]", text)

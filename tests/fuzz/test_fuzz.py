@@ -362,7 +362,9 @@ def test_operators() -> None:
 
 
 def test_causes() -> None:
-    messages = [f'LoweringError: %add_{n} has {n} axes at File "/a/{n}.py", line {n}: y{n} = f(x)\ncure: {n}' for n in (1, 2)]
+    messages = [
+        f'LoweringError: %add_{n} has {n} axes at File "/a/{n}.py", line {n}: y{n} = f(x)\nto fix this, {n}' for n in (1, 2)
+    ]
     assert len({cause_of(message, f"    y{n} = f(x)") for n, message in enumerate(messages, 1)}) == 1
 
 

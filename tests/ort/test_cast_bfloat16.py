@@ -67,7 +67,9 @@ def test_casts(name: str, opset: int, recwarn: pytest.WarningsRecorder) -> None:
 
 def test_a_warning_names_the_cures() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.Tanh()).bfloat16()
-    with pytest.warns(UserWarning, match=r"no kernels \(Gemm, Tanh\): .* cure: export model\.float\(\) \(`--dtype float32`\)"):
+    with pytest.warns(
+        UserWarning, match=r"no kernels \(Gemm, Tanh\): .* to fix this, export model\.float\(\) \(`--dtype float32`\)"
+    ):
         program = onnxexp.export(model, (X,))
     with pytest.raises(onnxexp.OnnxExporterError, match="no CPU kernel"):
         program(X)

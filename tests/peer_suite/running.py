@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import re
 import sys
 import unittest
 import warnings
@@ -126,4 +127,5 @@ class _Outcome(unittest.TestResult):
 
 def _line(text: str) -> str:
     text = " ".join(text.split("To execute this test, run the following", maxsplit=1)[0].split())
+    text = re.sub(r'File "[^"]*/', 'File "', text)  # the page names no folder of the machine that made it
     return text if len(text) <= 400 else f"{text[:397]}..."

@@ -108,7 +108,7 @@ def test_a_call_with_other_parameters() -> None:
         program(x.dequantize(), y)
     near = torch.quantize_per_tensor(x.dequantize(), 0.03 * (1 + 1e-9), 120, torch.quint8)  # the same in float32
     assert torch.equal(program(near, y), program(near.int_repr(), y))
-    with pytest.raises(onnxexp.CaptureError, match=r"a tensor of torch.float32 that is not quantized; cure: "):
+    with pytest.raises(onnxexp.CaptureError, match=r"a tensor of torch.float32 that is not quantized; to fix this, "):
         onnxexp.export(model, (x.dequantize(), y.dequantize()))
 
 
@@ -162,7 +162,7 @@ def test_refused_inputs_and_outputs() -> None:
     with pytest.raises(onnxexp.CaptureError, match="an input is a quantized tensor, which ONNX does not have"):
         onnxexp.export(torch.jit.script(Total()), ([x, x],))
     x = torch.quantize_per_channel(torch.randn(3, 5), torch.rand(3) + 0.1, torch.zeros(3, dtype=torch.int64), 0, torch.quint8)
-    with pytest.raises(onnxexp.CaptureError, match="returns a tensor that is quantized per channel; cure: "):
+    with pytest.raises(onnxexp.CaptureError, match="returns a tensor that is quantized per channel; to fix this, "):
         onnxexp.export(lambda x: x, (x,))
     x = torch.quantize_per_channel(torch.randn(3, 6), torch.rand(3) + 0.1, torch.rand(3), 0, torch.quint8)
     with pytest.raises(onnxexp.CaptureError, match="^x is a tensor of torch.quint8 with torch.per_channel_affine_float_qparams"):

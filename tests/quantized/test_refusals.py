@@ -17,7 +17,7 @@ from tests.quantized.static_models import Linear, eager
 def refused(model: Any, x: Tensor, **options: Any) -> str:
     with pytest.raises(onnxexp.CaptureError) as caught:
         onnxexp.export(model, (x,), **options)
-    assert str(caught.value).count("cure:") == 1
+    assert str(caught.value).count("to fix this") == 1
     return str(caught.value)
 
 
@@ -33,7 +33,7 @@ def test_a_prepared_model() -> None:
 def test_scripting() -> None:
     x = torch.randn(6, 12)
     model = eager(Linear(), x)
-    assert "cure: capture='auto'" in refused(model, x, capture="script")
+    assert "to fix this, use capture='auto'" in refused(model, x, capture="script")
     assert "torch.jit.script keeps its weights packed" in refused(torch.jit.script(model), x, capture="script")
 
 

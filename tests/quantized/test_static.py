@@ -137,7 +137,7 @@ def test_a_function_without_an_implementation(capture: str) -> None:
         onnxexp.export(Rolled(), (torch.ones(3),), capture=capture)
     message = str(caught.value)
     assert message.startswith("roll is called with a quantized tensor") and message.count("roll is called") == 1
-    assert "cure: dequantize" in message and "return torch.roll(" in message
+    assert "to fix this, dequantize" in message and "return torch.roll(" in message
 
 
 class Pooled(nn.Module):

@@ -214,7 +214,9 @@ def test_two_bits(opset: int, stored: str) -> None:
 
 def test_a_width_that_the_opset_lacks_can_be_an_error() -> None:
     model, x = two_bits()
-    with pytest.raises(onnxexp.OpsetError, match="a weight of 2 bits, from -2 to 1, and the target is opset 20; cure: opset 25"):
+    with pytest.raises(
+        onnxexp.OpsetError, match="a weight of 2 bits, from -2 to 1, and the target is opset 20; to fix this, use opset 25"
+    ):
         onnxexp.export(model, (x,), opset_version=20, plugins=[Quantized(narrow="error"), ...])
     with pytest.raises(onnxexp.OptionError, match="narrow is 'wide'"):
         Quantized(narrow="wide")

@@ -53,7 +53,7 @@ def test_no_other_user_reaches_a_local_cluster() -> None:
 @pytest.mark.parametrize("address", ["dask://192.0.2.1:8786", "tcp://192.0.2.1:8786", "tcp://[2001:db8::1]:8786"])
 def test_a_scheduler_without_tls_on_another_host_is_a_warning(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "Client", _refused)
-    with pytest.raises(OptionError), pytest.warns(UserWarning, match=r"without TLS.*cure: .*tls://HOST:PORT"):
+    with pytest.raises(OptionError), pytest.warns(UserWarning, match=r"without TLS.*to fix this, .*tls://HOST:PORT"):
         engine._reached(address)
 
 

@@ -169,7 +169,7 @@ def test_an_unreachable_scheduler(capsys: pytest.CaptureFixture[str], tmp_path: 
     monkeypatch.setattr("onnxexp_sweep.engine._PATIENCE", 1.0)
     ran = sweep_on(capsys, tmp_path, "dask://127.0.0.1:9")
     assert ran.status == 2 and "--on dask://127.0.0.1:9: no dask scheduler answers there" in ran.err
-    assert "cure: start one by `dask scheduler`" in ran.err
+    assert "to fix this, start one by `dask scheduler`" in ran.err
 
 
 @pytest.mark.full
@@ -178,7 +178,7 @@ def test_a_scheduler_without_workers(
 ) -> None:
     monkeypatch.setattr("onnxexp_sweep.engine._PATIENCE", 5.0)
     ran = sweep_on(capsys, tmp_path, scheduler)
-    assert ran.status == 2 and f"the scheduler has no workers; cure: start some by `dask worker {scheduler}`" in ran.err
+    assert ran.status == 2 and f"the scheduler has no workers; to fix this, start some by `dask worker {scheduler}`" in ran.err
 
 
 def test_other_versions_are_refused() -> None:

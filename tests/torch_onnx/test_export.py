@@ -247,7 +247,9 @@ def test_a_translation_table() -> None:
     assert operators(program) == ["mine::leaky"]
     with pytest.raises(onnxexp.OptionError, match="not a torch operator"):
         onnx_exporter.export(Leaky(), X, custom_translation_table={3: leaky})
-    with pytest.raises(onnxexp.OptionError, match="leaky_relu.default is <function .* onnxscript function; cure: decorate it"):
+    with pytest.raises(
+        onnxexp.OptionError, match="leaky_relu.default is <function .* onnxscript function; to fix this, decorate it"
+    ):
         onnx_exporter.export(Leaky(), X, custom_translation_table={torch.ops.aten.leaky_relu.default: lambda x, slope: x})
 
 

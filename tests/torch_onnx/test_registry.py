@@ -215,7 +215,7 @@ def test_the_error_names_a_registration_that_the_export_leaves_out(capture: str,
         for exporter in (onnxexp.export, onnx_exporter.export):
             with pytest.raises(onnxexp.UnsupportedOperators) as raised:
                 exporter(Suppress(), **asked)
-            assert "registered with torch.onnx, and this export does not use it; cure: " in str(raised.value)
+            assert "registered with torch.onnx, and this export does not use it; to fix this, " in str(raised.value)
             assert "onnxexp_torch_onnx.export(..., torch_registrations=True)" in str(raised.value)
             assert raised.value.counts == {"registry_tests::suppress": 1}
         assert "torch_registrations=True" in onnxexp.check(Suppress(), **asked).message

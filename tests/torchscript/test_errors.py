@@ -82,7 +82,7 @@ REFUSED = [
     (bad_programs.quantized_inside, "quantize"),
 ]
 """Each with a part of its error."""
-CURES = re.compile(r"cure: |write a symbolic|opset_version=")
+CURES = re.compile(r"[tT]o fix this, |write a symbolic|opset_version=")
 
 
 @pytest.mark.parametrize(("fn", "says"), REFUSED)
@@ -113,7 +113,7 @@ def test_tensors_that_onnx_does_not_have(capture, given, says) -> None:
 
 @pytest.mark.parametrize("capture", ["script", "trace", "auto"])
 def test_weights_that_are_not_there_yet(capture) -> None:
-    with pytest.raises(OnnxExporterError, match="weight is not initialized yet; cure: run the model once"):
+    with pytest.raises(OnnxExporterError, match="weight is not initialized yet; to fix this, run the model once"):
         onnxexp.export(nn.LazyLinear(4), (X,), capture=capture)
 
 
@@ -142,7 +142,11 @@ class CallsFunction(nn.Module):
 def test_what_is_left_to_python_is_traced_not_scripted(model, name) -> None:
     # TorchScript cannot read the class torch.autograd.Function of torch 2.14.
     refused = name == "Tripled" and RELEASE >= (2, 14)
-    expected = r"torch\.jit\.script: [\s\S]*capture=.trace." if refused else f"leaves .*{name} to Python.*cure: capture=.trace."
+    expected = (
+        r"torch\.jit\.script: [\s\S]*capture=.trace."
+        if refused
+        else f"leaves .*{name} to Python.*to fix this, use capture=.trace."
+    )
     with pytest.raises(OnnxExporterError, match=expected) as raised:
         onnxexp.export(model, (X,), capture="script")
     assert "test_errors.py" in str(raised.value)
@@ -153,7 +157,7 @@ def test_what_is_left_to_python_is_traced_not_scripted(model, name) -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_module_that_was_optimized_for_this_machine() -> None:
     model = torch.jit.optimize_for_inference(torch.jit.script(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()).eval()))
-    with pytest.raises(OnnxExporterError, match="cure: export the module before torch.jit.optimize_for_inference"):
+    with pytest.raises(OnnxExporterError, match="to fix this, export the module before torch.jit.optimize_for_inference"):
         onnxexp.export(model, (torch.randn(2, 3, 8, 8),))
 
 
@@ -205,7 +209,7 @@ def mask_and_tensor(x: Tensor) -> Tensor:
 def test_a_result_of_another_dtype_than_the_models() -> None:
     """TorchScript passes True as the number 1."""
     with pytest.raises(
-        onnxexp.CaptureError, match=r"a tensor of torch\.int64, and the model one of torch\.bool; cure: "
+        onnxexp.CaptureError, match=r"a tensor of torch\.int64, and the model one of torch\.bool; to fix this, "
     ) as raised:
         onnxexp.export(mask_and_true, (X,), capture="script")
     assert "(x > 0) * True" in str(raised.value)

@@ -37,7 +37,9 @@ def without_data(mode: Any) -> tuple[torch.nn.Module, torch.Tensor]:
 @pytest.mark.usefixtures("no_warning")
 def test_a_model_without_data(capture: str, mode: Any) -> None:
     model, x = without_data(mode)
-    with pytest.raises(CaptureError, match="without data: weight, bias; cure: weights=CHECKPOINT, or export_params=False"):
+    with pytest.raises(
+        CaptureError, match="without data: weight, bias; to fix this, pass weights=CHECKPOINT, or export_params=False"
+    ):
         onnxexp.export(model, (x,), capture=capture)
     program = onnxexp.export(model, (x,), capture=capture, export_params=False)
     assert [value.name for value in program.model.graph.inputs] == ["input", "weight", "bias"]

@@ -273,5 +273,7 @@ def test_a_stride_of_a_view_is_refused() -> None:
     def model(x: Tensor) -> Tensor:
         return x.new_ones(x.t().stride(0))
 
-    with pytest.raises(onnxexp.CaptureError, match="the program reads a stride, and ONNX has none; cure: compute it from sizes"):
+    with pytest.raises(
+        onnxexp.CaptureError, match="the program reads a stride, and ONNX has none; to fix this, compute it from sizes"
+    ):
         onnxexp.export(model, (X,), capture="script")

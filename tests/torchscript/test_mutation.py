@@ -348,7 +348,7 @@ def test_an_assignment_to_data_is_refused() -> None:
         y.data = x
         return y
 
-    with pytest.raises(onnxexp.CaptureError, match=r"an assignment to \.data cannot be captured; cure: write with copy_"):
+    with pytest.raises(onnxexp.CaptureError, match=r"an assignment to \.data cannot be captured; to fix this, write with copy_"):
         onnxexp.export(model, (X,))
 
 

@@ -87,8 +87,8 @@ class Failing(nn.Module):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (2, r'the model fails while it is traced: ValueError: no trace; cure: write that line .* or use capture="script"'),
-        (1, "the model itself fails on the example inputs: RuntimeError: .* cure: pass example inputs that it accepts"),
+        (2, r'the model fails while it is traced: ValueError: no trace; to fix this, write that line .* or use capture="script"'),
+        (1, "the model itself fails on the example inputs: RuntimeError: .* to fix this, pass example inputs that it accepts"),
     ],
 )
 def test_the_cure_of_a_failed_trace(rows, message) -> None:
@@ -117,5 +117,7 @@ def test_weights_of_a_checkpoint(capture, tmp_path) -> None:
     assert files[0].read_bytes() == files[1].read_bytes()
     assert all(each.is_meta for each in hollow.parameters())
     if capture == "trace":
-        with pytest.raises(CaptureError, match="is on the meta device, without data, and its inputs are not; cure: weights="):
+        with pytest.raises(
+            CaptureError, match="is on the meta device, without data, and its inputs are not; to fix this, pass weights="
+        ):
             exported(hollow, (X,), capture=capture)

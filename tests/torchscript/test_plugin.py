@@ -44,7 +44,7 @@ def test_where_it_is_switched_off(how: str, setting: str, monkeypatch: pytest.Mo
     with pytest.raises(onnxexp.CaptureError) as raised:
         onnxexp.export(model, (X,), **options)
     assert str(raised.value).endswith(
-        f"needs the plugin 'torchscript', which is switched off: {reason}; cure: switch it on there"
+        f"needs the plugin 'torchscript', which is switched off: {reason}; to fix this, switch it on there"
     )
     assert ("torch.export (strict=False)" in str(raised.value)) == (how == "auto")
 

@@ -103,7 +103,11 @@ def test_what_a_trace_fixes_is_an_error(model: Callable[..., Any], what: str, co
     with pytest.raises(CaptureError) as raised:
         onnxexp.export(model, (X,), capture="trace", dynamic_shapes=AXES)
     text = str(raised.value)
-    assert what in text and code in text and "a second trace, of x: 4 × 10 × 4, differs; cure: compute it from x.shape" in text
+    assert (
+        what in text
+        and code in text
+        and "a second trace, of x: 4 × 10 × 4, differs; to fix this, compute it from x.shape" in text
+    )
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -103,7 +103,7 @@ def test_a_size_that_depends_on_data() -> None:
 
 
 def test_a_size_that_depends_on_data_in_a_script() -> None:
-    with pytest.raises(onnxexp.CaptureError, match="whether an axis is 1 long here; cure: select element 0") as raised:
+    with pytest.raises(onnxexp.CaptureError, match="whether an axis is 1 long here; to fix this, select element 0") as raised:
         exported(selected, torch.arange(24.0).reshape(2, 4, 3), "script")
     assert "x[0, 0] > 1].squeeze(-1)" in str(raised.value)
 

@@ -46,6 +46,6 @@ def test_a_loop_of_torch_names_the_other_capture() -> None:
     def model(x: Tensor) -> Tensor:
         return torch.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * 2), (torch.tensor(0), x))[1]
 
-    with pytest.raises(CaptureError, match='cure: use capture="export"'):
+    with pytest.raises(CaptureError, match='to fix this, use capture="export"'):
         export(model, (X,), capture="trace")
     torch.testing.assert_close(export(model, (X,), capture="export")(X), X * 8)

@@ -85,7 +85,9 @@ def test_first_elements(run) -> None:
 
 
 def test_scripts_do_not_know_the_number_of_elements() -> None:
-    with pytest.raises(CaptureError, match="aten::resize_as_ resizes a tensor whose sizes depend on the run time .*; cure: take"):
+    with pytest.raises(
+        CaptureError, match="aten::resize_as_ resizes a tensor whose sizes depend on the run time .*; to fix this, take"
+    ):
         exported(resized_as, (X,), capture="script", dynamic_shapes=({0: "rows"},))
 
 
@@ -105,7 +107,9 @@ def test_the_caller_s_tensor_keeps_its_size() -> None:
     ],
 )
 def test_resizing_to_what_is_not_certain(resize, why: str) -> None:
-    with pytest.raises(CaptureError, match=rf"resize_(as_)? resizes .* {why}; cure: take the .* flatten.*\n  at .*lambda x"):
+    with pytest.raises(
+        CaptureError, match=rf"resize_(as_)? resizes .* {why}; to fix this, take the .* flatten.*\n  at .*lambda x"
+    ):
         exported(lambda x: resize(x) + 1, (X,), capture="trace")
 
 
@@ -118,7 +122,7 @@ def test_what_is_resized_from_nothing() -> None:
 
 @pytest.mark.parametrize("fn", [atleast, einsum, of_the_same_type])
 def test_scripts_that_lose_a_write(fn) -> None:
-    with pytest.raises(CaptureError, match=r"another program: the model's result differs .*; cure: write into the tensor"):
+    with pytest.raises(CaptureError, match=r"another program: the model's result differs .*; to fix this, write into the tensor"):
         exported(fn, (X,), capture="script")
 
 

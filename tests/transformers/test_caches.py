@@ -117,7 +117,7 @@ def test_a_dict_is_no_cache_of_transformers(architecture: str) -> None:
     config = getattr(transformers, f"{architecture}Config")(n_layers=1, n_heads=2, emb_dim=16, vocab_size=50)
     model = getattr(transformers, f"{architecture}WithLMHeadModel")(config)
     assert cache_parameter(model.forward) is None
-    with pytest.raises(OptionError, match="forward has no parameter for a cache; cure"):
+    with pytest.raises(OptionError, match="forward has no parameter for a cache; to fix this"):
         cache_argument(model.forward, DynamicCache())
 
 
@@ -288,7 +288,7 @@ def test_without_the_plugin(argument: bool, monkeypatch: pytest.MonkeyPatch) -> 
     what = "argument" if argument else "output"
     name = cache_parameter(LlamaForCausalLM.forward)
     first, cure = run(code).strip().splitlines()
-    assert first.startswith(f"the {what} {name} is a DynamicCache, whose tensors would become constants; cure: ")
+    assert first.startswith(f"the {what} {name} is a DynamicCache, whose tensors would become constants; to fix this, ")
     assert cure == "`pip install onnxexp-plugin-transformers` brings the classes of transformers::"
 
 

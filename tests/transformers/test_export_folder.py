@@ -110,7 +110,9 @@ def test_a_changed_file_stops_an_export_before_the_capture(
         raise AssertionError("the model was captured")
 
     monkeypatch.setattr("onnxexp.export", captured)
-    with pytest.raises(OptionError, match=f"yours, or were changed since the last export: {name}; cure: move or delete them"):
+    with pytest.raises(
+        OptionError, match=f"yours, or were changed since the last export: {name}; to fix this, move or delete them"
+    ):
         onnxexp_transformers.export(BertConfig(**BERT), "fill-mask", folder)
     assert (folder / name).read_bytes() == content
     (folder / name).rename(tmp_path / "kept")

@@ -90,7 +90,7 @@ def test_a_text_longer_than_a_static_cache() -> None:
 
 def test_a_model_that_onnx_runtime_does_not_take(tmp_path: Path) -> None:
     program = onnxexp_transformers.export(causal_model("GPT2").bfloat16(), "text-generation").program
-    with pytest.raises(OnnxExporterError, match=r"does not take model\.onnx: .*; cure: export it in float32 or float16"):
+    with pytest.raises(OnnxExporterError, match=r"does not take model\.onnx: .*; to fix this, export it in float32 or float16"):
         TextGenerator(program)
     (tmp_path / "model.onnx").write_text("no model")
     with pytest.raises(OnnxExporterError, match="export or download the file again"):

@@ -44,5 +44,5 @@ def test_a_model_whose_text_embeddings_depend_on_images(monkeypatch: pytest.Monk
     row = next(row for row in ROWS if row.quick)
     model = row.model()
     monkeypatch.setattr(model, "get_text_features", lambda **inputs: types.SimpleNamespace(pooler_output=torch.randn(2, 24)))
-    with pytest.raises(OptionError, match="the text tower alone computes other text_embeds than the model; cure: "):
+    with pytest.raises(OptionError, match="the text tower alone computes other text_embeds than the model; to fix this, "):
         parts(model, towers=True)

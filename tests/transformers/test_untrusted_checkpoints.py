@@ -85,7 +85,9 @@ def loaded(source: Path, task: str = "text-generation") -> Loaded:
 def test_kernels_of_the_hub_are_refused(key: str, value: Any, checkpoint: Path) -> None:
     changed(checkpoint, **{key: value})
     for source in (checkpoint, checkpoint / "config.json"):
-        with pytest.raises(OptionError, match=r"config.json selects code of the hub: attn_implementation = '.*cure: remove that"):
+        with pytest.raises(
+            OptionError, match=r"config.json selects code of the hub: attn_implementation = '.*to fix this, remove that"
+        ):
             loaded(source)
 
 
@@ -182,7 +184,10 @@ def test_pickled_weights_run_no_code(checkpoint: Path, tmp_path: Path, monkeypat
     torch.save(weights, checkpoint / "pytorch_model.bin")
     assert isinstance(loaded(checkpoint).model, transformers.LlamaForCausalLM)
     torch.save({**weights, "more": Evil()}, checkpoint / "pytorch_model.bin")
-    with pytest.raises(OptionError, match="contain more than tensors, which could run code: take a checkpoint with safetensors"):
+    with pytest.raises(
+        OptionError,
+        match="take a checkpoint with safetensors: the pickled weights contain more than tensors, which could run code",
+    ):
         loaded(checkpoint)
     (checkpoint / "pytorch_model.bin").write_bytes(pickle.dumps(Evil()))
     with pytest.raises(OptionError, match="cannot be loaded"):
@@ -233,7 +238,9 @@ def test_links_of_a_tokenizer(link: str, problem: str, checkpoint: Path) -> None
     with open(checkpoint / "huge", "wb") as file:
         file.truncate(1 << 40)
     (checkpoint / "vocab.txt").symlink_to(link)
-    with pytest.warns(UserWarning, match=f"'vocab.txt' of the checkpoint is not copied: {problem}; cure: copy it yourself"):
+    with pytest.warns(
+        UserWarning, match=f"'vocab.txt' of the checkpoint is not copied: {problem}; to fix this, copy it yourself"
+    ):
         assert [file.name for file in tokenizer_files(checkpoint)] == ["tokenizer.json"]
 
 

@@ -46,7 +46,7 @@ def bind_type_variables(spec: Operator, given: Sequence[Any], opset: int) -> dic
         if dtype is not None and formal.homogeneous and bound.setdefault(formal.variable, dtype) != dtype:
             raise LoweringError(
                 f"ONNX's {spec.name} takes one dtype for all of {formal.variable} at opset {opset}: {formal.name} is {dtype}, "
-                f"another input is {bound[formal.variable]}; cure: cast one, in a symbolic with op.cast"
+                f"another input is {bound[formal.variable]}; to fix this, cast one, in a symbolic with op.cast"
             )
     for formal, arg in numbers:
         if formal.variable in unknown and formal.variable not in bound:

@@ -200,7 +200,7 @@ class ComplexTensor(Tensor):
     def value(self) -> ir.Value:
         """Raise LoweringError, since a complex tensor has no ONNX value."""
         cure = "pass the parts (torch.view_as_real) through branches, loops and lists"
-        raise LoweringError(f"ONNX's operators take no complex numbers: {self!r}; cure: {cure}")
+        raise LoweringError(f"ONNX's operators take no complex numbers: {self!r}; to fix this, {cure}")
 
     def view_as_real(self) -> Tensor:
         """Stack both parts on a new last axis.

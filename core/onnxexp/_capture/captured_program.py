@@ -83,7 +83,8 @@ def _check_shared(graph: Graph, changed: Sequence[str], leaves: Sequence[Leaf]) 
             if read is not written and read in used and _share(tensor, other):
                 raise CaptureError(
                     f"{name} and {other_name} share memory in the example, and the forward writes into {name}: the inputs of an "
-                    f"ONNX graph are separate, so {other_name} would keep its old values; cure: pass a clone() of one as the "
+                    f"ONNX graph are separate, so {other_name} would keep its old values; "
+                    "to fix this, pass a clone() of one as the "
                     "example, or clone() it in the forward before the write"
                 )
 

@@ -96,7 +96,7 @@ def _check_example(program: CapturedProgram, spec: DynamicSpec) -> None:
             if small != large:
                 raise CaptureError(
                     f"{where} was asked to be dynamic, but the model fixes it to the size of {there} where it is not {small}, as "
-                    "in the example; cure: give an example in which the two are equal, or leave the axis static"
+                    "in the example; to fix this, give an example in which the two are equal, or leave the axis static"
                 )
 
 
@@ -125,8 +125,8 @@ def _device_cures(model: Any, spec: DynamicSpec) -> list[str]:
         isinstance(leaf.value, torch.Tensor) and has_data(leaf.value) for leaf in spec.leaves
     ):
         return []
-    cure = "weights=CHECKPOINT, or inputs on the meta device too with export_params=False"
-    return [f"The model is on the meta device, without data, and its inputs are not; cure: {cure}"]
+    cure = "pass weights=CHECKPOINT, or inputs on the meta device too with export_params=False"
+    return [f"The model is on the meta device, without data, and its inputs are not; to fix this, {cure}"]
 
 
 def _class_namespaces(model: Any) -> set[str]:
@@ -185,14 +185,15 @@ def _traced(plugins: Plugins, options: Options, call: Mapping[str, Any], refused
 def _no_frontend(plugins: Plugins, options: Options, model: Any) -> str:
     """Describe the failure for a model that no frontend takes, with the cure."""
     if NO_TORCHSCRIPT:
-        return f"{NO_TORCHSCRIPT}; cure: capture='export', or install an older torch"
+        return f"{NO_TORCHSCRIPT}; to fix this, use capture='export', or install an older torch"
     wanted = "TorchScript" if is_scripted(model) else f"capture={options.capture!r}"
     off = next((status.reason for status in plugins.off if status.found.name == _TORCHSCRIPT), None)
     if any(plugin.name == _TORCHSCRIPT for plugin in plugins.loaded):
         return f"no frontend takes {type(model).__name__} with {wanted}"
     if off is not None:
-        return f"{wanted} needs the plugin {_TORCHSCRIPT!r}, which is switched off: {off}; cure: switch it on there"
-    return f"{wanted} needs the TorchScript frontend, which is not installed; cure:\n  pip install onnxexp-plugin-{_TORCHSCRIPT}"
+        return f"{wanted} needs the plugin {_TORCHSCRIPT!r}, which is switched off: {off}; to fix this, switch it on there"
+    install = f"pip install onnxexp-plugin-{_TORCHSCRIPT}"
+    return f"{wanted} needs the TorchScript frontend, which is not installed; to fix this, run\n  {install}"
 
 
 def _dense(
@@ -215,23 +216,26 @@ def _dense(
 def _check_tensors(model: torch.nn.Module, spec: DynamicSpec, plugins: Plugins) -> None:
     """Raise CaptureError for inputs that ONNX lacks and for uninitialized parameters."""
     if detect_fake_mode() is not None:
-        raise CaptureError("the export runs inside FakeTensorMode, where tensors have no values; cure: leave that mode first")
+        raise CaptureError(
+            "the export runs inside FakeTensorMode, where tensors have no values; to fix this, leave that mode first"
+        )
     for leaf in spec.leaves:
         value = leaf.value
         for tensor in value if isinstance(value, TensorList) else [value] if isinstance(value, torch.Tensor) else ():
             if tensor.is_nested or tensor.is_quantized or tensor.layout != torch.strided:
                 kind = "nested" if tensor.is_nested else "quantized" if tensor.is_quantized else str(tensor.layout)
-                raise CaptureError(f"an input is a {kind} tensor, which ONNX does not have; cure: give dense tensors")
+                raise CaptureError(f"an input is a {kind} tensor, which ONNX does not have; to fix this, give dense tensors")
         if not isinstance(value, (torch.Tensor, TensorList)) and holds_tensors(value):
             raise _not_flattened(f"the argument {leaf.name}", value, plugins)
     for name, stored in (*model.named_parameters(), *model.named_buffers()):
         if is_lazy(stored):
-            raise CaptureError(f"{name} is not initialized yet; cure: run the model once before it is exported")
+            raise CaptureError(f"{name} is not initialized yet; to fix this, run the model once before it is exported")
 
 
 def _not_flattened(what: str, value: Any, plugins: Plugins) -> CaptureError:
     text = (
-        f"{what} is a {type(value).__name__}, whose tensors would become constants; cure: pass or return the tensors themselves, "
+        f"{what} is a {type(value).__name__}, whose tensors would become constants; "
+        "to fix this, pass or return the tensors themselves, "
         "or register the class with torch.utils._pytree.register_pytree_node"
     )
     return CaptureError("\n".join([text, *packs([library_of(value)], plugins.off)]))

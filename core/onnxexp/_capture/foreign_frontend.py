@@ -26,7 +26,9 @@ def checked_program(implementation: Implementation, program: CapturedProgram, le
     else:
         broken = check_graph(program.graph) or _counts(program.graph, leaves, program.out_spec.num_leaves)
     if broken:
-        raise PluginError(f"{implementation} returned a broken program: {broken}; cure: without=[{implementation.plugin.name!r}]")
+        raise PluginError(
+            f"{implementation} returned a broken program: {broken}; to fix this, pass without=[{implementation.plugin.name!r}]"
+        )
 
     if program.decompose is None:
         return program
@@ -38,7 +40,7 @@ def checked_program(implementation: Implementation, program: CapturedProgram, le
             found = own(node)
         wrong = "" if found is None else check_graph(found) or _counts(found, len(node.inputs()), len(node.outputs))
         if wrong:
-            raise LoweringError(f"{what} is broken: {wrong}; cure: without=[{implementation.plugin.name!r}]")
+            raise LoweringError(f"{what} is broken: {wrong}; to fix this, pass without=[{implementation.plugin.name!r}]")
         return found
 
     return dataclasses.replace(program, decompose=decompose)

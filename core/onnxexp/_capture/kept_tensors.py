@@ -40,7 +40,8 @@ def warn_of_kept_tensors(
     if kept:
         warn(
             f"the forward keeps tensors between calls: {'; '.join(kept)}; an ONNX graph keeps none: its outputs are right for "
-            "the values at the export, and new ones are lost; cure: make them inputs and outputs, or compute in __init__ what no "
+            "the values at the export, and new ones are lost; "
+            "to fix this, make them inputs and outputs, or compute in __init__ what no "
             "input changes"
         )
     return [each for index, each in enumerate(caught) if index not in found]

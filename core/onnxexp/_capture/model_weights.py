@@ -40,13 +40,13 @@ def find_weights(model: torch.nn.Module | ExportedProgram, given: Weights | None
     if given is None:
         return []
     if isinstance(model, ExportedProgram) or is_scripted(model):
-        raise OptionError(f"weights are for an nn.Module, the model is a {type(model).__name__}; cure: give the nn.Module")
+        raise OptionError(f"weights are for an nn.Module, the model is a {type(model).__name__}; to fix this, give the nn.Module")
     if not isinstance(given, (str, os.PathLike, Mapping)):
-        raise OptionError(f"weights is a {type(given).__name__}; cure: give the path of a checkpoint, or tensors by name")
+        raise OptionError(f"weights is a {type(given).__name__}; to fix this, give the path of a checkpoint, or tensors by name")
     tensors = given if isinstance(given, Mapping) else read_checkpoint(given)
     for name, tensor in tensors.items():
         if not isinstance(tensor, torch.Tensor):
-            raise OptionError(f"weights has a {type(tensor).__name__} for {name!r}; cure: give a tensor")
+            raise OptionError(f"weights has a {type(tensor).__name__} for {name!r}; to fix this, give a tensor")
     own = [(path, *each) for path, module in model.named_modules() for each in _named_tensors(module)]
     places = {id(tensor) for *_, tensor in own}
     state = {name: each for name, each in model.state_dict(keep_vars=True).items() if id(each) in places}  # not what hooks add
@@ -77,16 +77,18 @@ def _problems(state: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Ten
     yield from _listed(missing, lambda name: f"no weight for {name}: {_type(state[name])}{nearest(name, unknown)}")
     yield from _listed(unknown, lambda name: f"no {name} in the model{nearest(name, missing)}")
     if missing or unknown:
-        yield "cure: weights={name: tensor} with the names of model.state_dict(), from onnxexp.read_checkpoint(path)"
+        yield "To fix this, pass weights={name: tensor} with the names of model.state_dict(), from onnxexp.read_checkpoint(path)"
     both = [name for name in tensors if name in state]
     other = [name for name in both if _type(tensors[name]) != _type(state[name])]
     yield from _listed(other, lambda name: f"{name} is {_type(tensors[name])}, and in the model {_type(state[name])}")
     if dtypes := {str(tensors[name].dtype) for name in other if tensors[name].dtype != state[name].dtype}:
-        yield f"cure: model.to({' or '.join(sorted(dtypes))}), or a checkpoint of the model's dtype"
+        yield f"To fix this, call model.to({' or '.join(sorted(dtypes))}), or use a checkpoint of the model's dtype"
     yield from _listed([name for name in both if not has_data(tensors[name])], "{} is a fake or meta tensor, without data".format)
     given = [[name for name in names if name in tensors] for names in tied.values()]
     unequal = [" and ".join(names) for names in given if any(not _equal(tensors[names[0]], tensors[name]) for name in names[1:])]
-    yield from _listed(unequal, "{} are one parameter of the model, and differ; cure: a model that does not tie them".format)
+    yield from _listed(
+        unequal, "{} are one parameter of the model, and differ; to fix this, use a model that does not tie them".format
+    )
 
 
 def _empty_buffers(module: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> Iterator[str]:
@@ -95,7 +97,7 @@ def _empty_buffers(module: torch.nn.Module, state: Mapping[str, torch.Tensor]) -
     empty = [name for name, buffer in module.named_buffers() if id(buffer) not in saved and not has_data(buffer)]
     yield from _listed(empty, "no data for {}, a buffer with persistent=False on the meta device".format)
     if empty:
-        yield "cure: with onnxexp.meta_parameters(): model = ..., where buffers are computed"
+        yield "To fix this, make it in `with onnxexp.meta_parameters():`, where buffers are computed"
 
 
 def _listed(names: Sequence[str], text: Callable[[str], str]) -> Iterator[str]:

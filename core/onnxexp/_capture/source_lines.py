@@ -179,7 +179,7 @@ def model_error(error: Exception, when: str = _FAILS, cure: str = "pass example 
     if "requires grad as a constant" in message:
         when, cure = "the forward uses a parameter that the model does not have", "make it one of the model's, or detach() it"
         message = message.partition(". ")[0]
-    return CaptureError(f"{when}: {type(error).__name__}: {message}; cure: {cure}{at}")
+    return CaptureError(f"{when}: {type(error).__name__}: {message}; to fix this, {cure}{at}")
 
 
 @functools.lru_cache(maxsize=4096)

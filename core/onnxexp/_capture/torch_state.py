@@ -116,7 +116,7 @@ def unwind_functorch() -> Iterator[None]:
 
 def _set_data(self: torch.Tensor, value: torch.Tensor) -> None:
     if is_exporting():
-        raise CaptureError("an assignment to .data cannot be captured; cure: write with copy_(), or use a new tensor")
+        raise CaptureError("an assignment to .data cannot be captured; to fix this, write with copy_(), or use a new tensor")
     _DATA.__set__(self, value)
 
 

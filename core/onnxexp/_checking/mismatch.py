@@ -103,7 +103,9 @@ def find_mismatch(
         keep_values: Keep both sides' results in the reports of the nodes.
     """
     if program.record is None:
-        raise OptionError("this program has no captured graph to compare with; cure: use the program that onnxexp.export returns")
+        raise OptionError(
+            "this program has no captured graph to compare with; to fix this, use the program that onnxexp.export returns"
+        )
     begin = time.perf_counter()
     leaves = program.signature.flatten(args, kwargs)
     feeds = {**program.weights, **program.signature.feeds(leaves)}

@@ -32,7 +32,7 @@ class ReferenceSession:
             self._evaluator = ReferenceEvaluator(to_proto(model))
         except Exception as error:  # the evaluator's errors have no base of their own
             raise OnnxExporterError(
-                f"ONNX's reference evaluator does not take this model: {error}; cure: use backend='onnxruntime'"
+                f"ONNX's reference evaluator does not take this model: {error}; to fix this, use backend='onnxruntime'"
             ) from error
 
     def run(self, feeds: Mapping[str, Any]) -> list[Any]:
@@ -44,7 +44,7 @@ class ReferenceSession:
             results = self._evaluator.run(None, {name: _to_numpy(feed) for name, feed in feeds.items()})
         except Exception as error:  # as above
             raise OnnxExporterError(
-                f"ONNX's reference evaluator failed: {type(error).__name__}: {error}; cure: use backend='onnxruntime'"
+                f"ONNX's reference evaluator failed: {type(error).__name__}: {error}; to fix this, use backend='onnxruntime'"
             ) from error
         return [to_torch(result) for result in results]
 

@@ -79,7 +79,8 @@ def _find(nodes: Any, name: str, file: Path) -> ir.Node:
         )
     known = {str(value.name) for node in nodes for value in node.outputs} | {str(node.name) for node in nodes}
     raise OptionError(
-        f"{file} has no node or value {name!r}{nearest(wanted, known)}; cure: `onnxexp explain {file}` lists the nodes"
+        f"{file} has no node or value {name!r}{nearest(wanted, known)}; "
+        f"to fix this, choose one that `onnxexp explain {file}` lists"
     )
 
 

@@ -82,7 +82,9 @@ def _scripted(path: Path) -> ScriptModule:
     if not path.is_file():
         raise OptionError(f"there is no file {path}")
     if NO_TORCHSCRIPT:
-        raise OptionError(f"{path} cannot be read: {NO_TORCHSCRIPT}; cure: export the model itself, or install an older torch")
+        raise OptionError(
+            f"{path} cannot be read: {NO_TORCHSCRIPT}; to fix this, export the model itself, or install an older torch"
+        )
     try:
         module: ScriptModule = torch.jit.load(path, map_location="cpu")  # type: ignore[no-untyped-call]
     except (RuntimeError, ValueError) as error:

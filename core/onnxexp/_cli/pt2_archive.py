@@ -107,7 +107,7 @@ def load_archive(path: Path, *, trusted: bool = False) -> ExportedProgram:
         reason = str(error).strip().partition("\n")[0]
         raise OptionError(
             f"{path} contains no program that this version of torch can load: {type(error).__name__}: {reason[:_SHOWN]}; "
-            "cure: save the program again, with torch.export.save"
+            "to fix this, save the program again, with torch.export.save"
         ) from error
     vars(program)["_guards_code"] = []  # torch would compile them when it creates a module of the program
     return program

@@ -82,7 +82,8 @@ class Output:
             if isinstance(error, BrokenPipeError):
                 raise
             raise OnnxExporterError(
-                f"standard output cannot be written: {error.strerror}; cure: send it to a file or a terminal that can be written"
+                f"standard output cannot be written: {error.strerror}; "
+                "to fix this, send it to a file or a terminal that can be written"
             ) from error
 
     def pairs(self, values: Mapping[str, str]) -> None:

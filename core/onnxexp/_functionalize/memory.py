@@ -168,5 +168,5 @@ class Memory:
 
 _UNCERTAIN = (
     "%{other} is read after {writer} wrote to %{root}, and whether the two share memory is not certain; "
-    "cure: clone() one of them before the write, or compute a new tensor instead of writing"
+    "to fix this, clone() one of them before the write, or compute a new tensor instead of writing"
 )

@@ -51,4 +51,4 @@ class Ref:
 
 def refuse(what: str, where: SourceLocation, cure: str) -> NoReturn:
     """Raise the CaptureError for a node that cannot be rewritten."""
-    raise CaptureError(f"{what}{f' at {where}' if str(where) else ''}; cure: {cure}")
+    raise CaptureError(f"{what}{f' at {where}' if str(where) else ''}; to fix this, {cure}")

@@ -58,7 +58,8 @@ def name_graph_io(captured: CapturedProgram, spec: DynamicSpec, output_names: Se
     if not positions:
         what = ", ".join(sorted({type(output).__name__ for output in graph.outputs})) or "nothing"
         raise CaptureError(
-            f"the model returns {what}, and an ONNX file needs an output; cure: return a tensor or a number from its forward"
+            f"the model returns {what}, and an ONNX file needs an output; "
+            "to fix this, return a tensor or a number from its forward"
         )
     returned = [graph.outputs[index] for index in positions]
     passed = {place: names[output] for place, output in enumerate(returned) if output in names}
@@ -93,7 +94,8 @@ def bind_inputs(
     if empty:
         more = f" and {len(empty) - 3} more" if len(empty) > 3 else ""
         raise CaptureError(
-            f"on the meta device, without data: {', '.join(empty[:3])}{more}; cure: weights=CHECKPOINT, or export_params=False"
+            f"on the meta device, without data: {', '.join(empty[:3])}{more}; "
+            "to fix this, pass weights=CHECKPOINT, or export_params=False"
         )
     weights: dict[str, torch.Tensor] = {}
     for value, tensor in list(graph.params.items()):

@@ -178,7 +178,7 @@ def states(config: Config, group: str = GROUP) -> list[PluginStatus]:
     absent = [f"no plugin {name!r}{nearest(name, known)}" for name in config.disable if name not in known]
     if absent:
         place = _place(config.origins["disable"])
-        warn(f"`disable` of {place} has no effect: {', '.join(absent)} is installed; cure: install it, or remove the name")
+        warn(f"`disable` of {place} has no effect: {', '.join(absent)} is installed; to fix this, install it, or remove the name")
     same = {name: [*found] for name, found in itertools.groupby(plugins, key=lambda plugin: plugin.name)}
     lock, disabled = Lock(config.allow), {*config.disable}
     rivals = {plugin: [other for other in same[plugin.name] if other is not plugin] for plugin in plugins}
@@ -244,7 +244,7 @@ def check_target(config: Config, all_: Sequence[PluginStatus]) -> None:
     if config.target not in TARGETS and (own is None or own.state != "on"):
         cure = f"`pip install {_PACKS.get(config.target, config.target)}`" if own is None else f"it is {own.state}: {own.reason}"
         named = f"target={config.target!r}, of {_place(config.origins['target'])},"
-        raise PluginLoadError(f"{named} needs the plugin of that name: {cure}; cure: install it, or switch it on")
+        raise PluginLoadError(f"{named} needs the plugin of that name: {cure}; to fix this, install it, or switch it on")
 
 
 def _place(origin: str) -> str:

@@ -52,10 +52,14 @@ def _tables(plugin: Plugin) -> tuple[SymbolicTable, ...]:
     if isinstance(symbolics, SymbolicTable):
         return (symbolics,)
     if not isinstance(symbolics, (list, tuple)):  # an iterator may be endless, and would be empty at the second export
-        raise PluginLoadError(f"{plugin}: its `symbolics` are {symbolics!r}; cure: a SymbolicTable, or a list of them")
+        raise PluginLoadError(
+            f"{plugin}: its `symbolics` are {symbolics!r}; to fix this, make it a SymbolicTable, or a list of them"
+        )
     for table in symbolics:
         if not isinstance(table, SymbolicTable):
-            raise PluginLoadError(f"{plugin}: its `symbolics` contain {table!r}, which is no SymbolicTable; cure: leave it out")
+            raise PluginLoadError(
+                f"{plugin}: its `symbolics` contain {table!r}, which is no SymbolicTable; to fix this, leave it out"
+            )
     return tuple(symbolics)
 
 

@@ -48,7 +48,9 @@ def prepare_session(plugins: Plugins, context: ExportContext | None, model: ir.M
         with calling(implementation.plugin, str(implementation), PluginError, (OnnxExporterError,)):
             changed = implementation(model=model, options=options, context=context)
         if changed is not None and not isinstance(changed, ir.Model):
-            raise PluginError(f"{implementation} returned {changed!r}, which is no onnx_ir.Model; cure: return a model or None")
+            raise PluginError(
+                f"{implementation} returned {changed!r}, which is no onnx_ir.Model; to fix this, return a model or None"
+            )
         model = model if changed is None else changed
     return model
 

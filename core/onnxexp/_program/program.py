@@ -159,7 +159,7 @@ class ONNXProgram:
             OnnxExporterError: No plugin writes such a file, or it failed. An earlier file is unharmed.
         """
         if self._write_report is None:
-            raise OnnxExporterError("this program cannot be reported; cure: use the program that onnxexp.export returns")
+            raise OnnxExporterError("this program cannot be reported; to fix this, use the program that onnxexp.export returns")
         found = self.find_mismatch() if mismatch is True else mismatch or None
         self._write_report(self, Path(path), found, profile, warnings=warnings, problems=problems)
 

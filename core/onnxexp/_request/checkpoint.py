@@ -36,14 +36,14 @@ def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
     shards = _shards(given)
     missing = sorted({shard for shard in shards.values() if not (given.parent / shard).is_file()})
     if missing:
-        raise OptionError(f"{given} refers to files that are missing: {', '.join(missing)}; cure: {_AGAIN}")
+        raise OptionError(f"{given} refers to files that are missing: {', '.join(missing)}; to fix this, {_AGAIN}")
     tensors: dict[str, torch.Tensor] = {}
     for shard in dict.fromkeys(shards.values()):
         tensors |= {name: each for name, each in _mapped(given.parent / shard).items() if shards.get(name, shard) == shard}
     lost = [f"{name} in {shard}" for name, shard in shards.items() if name not in tensors]
     if lost:
         more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
-        raise OptionError(f"{given} refers to tensors that are missing: {', '.join(lost[:3])}{more}; cure: {_AGAIN}")
+        raise OptionError(f"{given} refers to tensors that are missing: {', '.join(lost[:3])}{more}; to fix this, {_AGAIN}")
     return tensors
 
 
@@ -53,7 +53,7 @@ def _in_folder(folder: Path) -> Path:
         others = sorted(each.name for each in folder.iterdir() if each.suffix in (".safetensors", ".bin", ".pt", ".pth"))
         listed = f" (it has {', '.join(others)})" if others else ""
         raise OptionError(
-            f"the folder {folder} has neither {_FILE} nor {_INDEX}{listed}; cure: give the path of a safetensors file, "
+            f"the folder {folder} has neither {_FILE} nor {_INDEX}{listed}; to fix this, give the path of a safetensors file, "
             "or save one with safetensors.torch.save_model"
         )
     return found
@@ -67,11 +67,13 @@ def _shards(index: Path) -> dict[str, str]:
     try:
         shards = read_json(index)["weight_map"]
     except (KeyError, TypeError) as error:
-        raise OptionError(f"{index} is no safetensors index ({type(error).__name__}: {error}); cure: {_AGAIN}") from error
+        raise OptionError(f"{index} is no safetensors index ({type(error).__name__}: {error}); to fix this, {_AGAIN}") from error
     if not isinstance(shards, dict) or not all(isinstance(shard, str) for shard in shards.values()):
-        raise OptionError(f"{index} is no safetensors index: its weight_map is not a table of file names; cure: {_AGAIN}")
+        raise OptionError(f"{index} is no safetensors index: its weight_map is not a table of file names; to fix this, {_AGAIN}")
     if outside := sorted({shard for shard in shards.values() if Path(shard).name != shard or "\0" in shard}):
-        raise OptionError(f"{index} refers to files outside of its folder: {', '.join(map(ascii, outside[:3]))}; cure: {_AGAIN}")
+        raise OptionError(
+            f"{index} refers to files outside of its folder: {', '.join(map(ascii, outside[:3]))}; to fix this, {_AGAIN}"
+        )
     return shards
 
 
@@ -80,11 +82,11 @@ def _mapped(file: Path) -> dict[str, torch.Tensor]:
         from safetensors import SafetensorError, safe_open
     except ImportError:
         raise OptionError(
-            f"{file} needs the package safetensors, which is not installed; cure:\n  pip install safetensors"
+            f"{file} needs the package safetensors, which is not installed; to fix this, run\n  pip install safetensors"
         ) from None
     open_regular(file).close()  # safetensors waits for a pipe
     try:
         with safe_open(file, framework="pt") as opened:
             return {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - it is no mapping
     except (OSError, SafetensorError, RuntimeError) as error:  # RuntimeError: torch refuses the sizes
-        raise OptionError(f"{file} is no complete safetensors file: {error}; cure: {_AGAIN}") from error
+        raise OptionError(f"{file} is no complete safetensors file: {error}; to fix this, {_AGAIN}") from error

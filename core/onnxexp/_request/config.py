@@ -137,7 +137,7 @@ def _settings(path: str) -> list[tuple[str, dict[str, Any]]]:
         return []
     tool = _toml(path, contents).get("tool", {})
     if not isinstance(tool, dict):
-        raise OptionError(f"{path}: tool is no table; cure: write its settings below [tool.onnxexp]")
+        raise OptionError(f"{path}: tool is no table; to fix this, write its settings below [tool.onnxexp]")
     section = tool.get("onnxexp")
     if section is None:
         return []

@@ -103,7 +103,7 @@ class Options:
                 raise OptionError(f"custom_opsets[{domain!r}] is {version!r}; a domain's version is a whole number from 1 on")
         if config.opset > (newest := onnx.defs.onnx_opset_version()):
             raise OptionError(
-                f"onnx {onnx.__version__} knows opsets up to {newest}, the target is opset {config.opset}; cure: "
+                f"onnx {onnx.__version__} knows opsets up to {newest}, the target is opset {config.opset}; to fix this, run "
                 f"pip install --upgrade onnx, or opset_version={newest}"
             )
         return cls(

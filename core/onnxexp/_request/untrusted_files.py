@@ -39,15 +39,15 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     try:
         descriptor = os.open(path, flags)
     except (FileNotFoundError, NotADirectoryError):
-        raise OptionError(f"there is no file {shown}; cure: give the path of a file") from None
+        raise OptionError(f"there is no file {shown}; to fix this, give the path of a file") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = error.strerror if isinstance(error, OSError) else str(error)
         if isinstance(error, OSError) and error.errno == errno.ENXIO:
             reason = "it is no regular file"  # a socket
-        raise OptionError(f"{shown} cannot be read: {reason}; cure: give the path of a readable file") from error
+        raise OptionError(f"{shown} cannot be read: {reason}; to fix this, give the path of a readable file") from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OptionError(f"{shown} is no regular file, and may have no end; cure: give the path of a file")
+        raise OptionError(f"{shown} is no regular file, and may have no end; to fix this, give the path of a file")
     return open(descriptor, "rb")
 
 
@@ -66,7 +66,7 @@ def read_regular(path: str | os.PathLike[str], largest: int = LARGEST_TEXT) -> b
         size = os.fstat(file.fileno()).st_size
         contents = file.read(size + 1) if size <= largest else b""  # read() allocates what it is given
     if size > largest or len(contents) > largest:
-        raise OptionError(f"{_shown(path)} has more than {largest:,} bytes; cure: give another file")
+        raise OptionError(f"{_shown(path)} has more than {largest:,} bytes; to fix this, give another file")
     return contents
 
 
@@ -86,7 +86,7 @@ def parse_json(text: str | bytes, what: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:  # no JSON, no UTF-8, a number of 5,000 digits; 100,000 brackets
-        raise OptionError(f"{what} is not valid JSON: {error}; cure: correct it, or download it again") from error
+        raise OptionError(f"{what} is not valid JSON: {error}; to fix this, correct it, or download it again") from error
 
 
 def parse_toml(contents: bytes, what: str) -> dict[str, Any]:
@@ -95,16 +95,16 @@ def parse_toml(contents: bytes, what: str) -> dict[str, Any]:
     Raises OptionError where it is not valid, or too long.
     """
     if len(contents) > _LARGEST_TOML:
-        raise OptionError(f"{what} has more than {_LARGEST_TOML:,} bytes; cure: make it shorter")
+        raise OptionError(f"{what} has more than {_LARGEST_TOML:,} bytes; to fix this, make it shorter")
     try:
         text = contents.decode("utf-8")
         if _LONG_KEY.search(text):
-            raise OptionError(f"{what} has a key of more than 200 parts; cure: choose a shorter one")
+            raise OptionError(f"{what} has a key of more than 200 parts; to fix this, choose a shorter one")
         parsed: dict[str, Any] = tomllib.loads(text)
         return parsed
     except RecursionError:
-        raise OptionError(f"{what} is not valid TOML: its values are nested too deeply; cure: correct it") from None
+        raise OptionError(f"{what} is not valid TOML: its values are nested too deeply; to fix this, correct it") from None
     except OptionError:
         raise
     except ValueError as error:  # no TOML, no UTF-8, or a number of 5,000 digits
-        raise OptionError(f"{what} is not valid TOML: {error}; cure: correct it") from None
+        raise OptionError(f"{what} is not valid TOML: {error}; to fix this, correct it") from None

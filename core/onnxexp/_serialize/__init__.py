@@ -107,7 +107,9 @@ def save(model: ir.Model, target: str | os.PathLike[str] | BinaryIO, options: Wr
     if getattr(target, "closed", False):  # not every object with write() has it
         raise OptionError("a model is written to an open file, and this file object is closed: open it again, or give a path")
     if isinstance(target, io.IOBase) and not target.writable():
-        raise OptionError("a model is written to a file object, and this one was opened for reading; cure: open it in mode 'wb'")
+        raise OptionError(
+            "a model is written to a file object, and this one was opened for reading; to fix this, open it in mode 'wb'"
+        )
     layout, _ = lay_out(model)
     if layout.size > _LIMIT:
         raise _too_large(layout, "Give a path instead of a file object: the weights then go to a second file beside it.")

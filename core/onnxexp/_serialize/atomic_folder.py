@@ -127,7 +127,7 @@ def _check_names(folder: str, names: Collection[str]) -> None:
     if taken := sorted(users & {*names}):
         raise OptionError(
             f"{folder} has files that the export would replace, and that are yours, or were changed since the last export: "
-            f"{', '.join(taken)}; cure: move or delete them, or give a new folder"
+            f"{', '.join(taken)}; to fix this, move or delete them, or give a new folder"
         )
 
 

@@ -73,7 +73,8 @@ class MappedFiles:
             return _same_view(tensor, memory), functools.partial(self._reader.reuse, memory)
         if _advise(pages, _MAP) == errno.EFAULT:
             raise SerializeError(
-                f"initializer {name!r} is memory-mapped, and its file was truncated since; cure: restore it, and export again"
+                f"initializer {name!r} is memory-mapped, and its file was truncated since; "
+                "to fix this, restore it, and export again"
             )
         return tensor, functools.partial(_unmap, pages)
 

@@ -62,9 +62,9 @@ def parse_model(contents: bytes, name: str, path: Path | None = None) -> ir.Mode
     except google.protobuf.message.DecodeError as error:
         raise _no_model(name, error) from error
     if not proto.HasField("graph"):
-        raise OptionError(f"{name} is not an ONNX model: it has no graph; cure: give a file that an export has written")
+        raise OptionError(f"{name} is not an ONNX model: it has no graph; to fix this, give a file that an export has written")
     if not _has_valid_texts(proto):
-        raise OptionError(f"{name} is not an ONNX model: it has a text that is no UTF-8; cure: {DAMAGED}")
+        raise OptionError(f"{name} is not an ONNX model: it has a text that is no UTF-8; to fix this, {DAMAGED}")
     files = DataFiles(name, path)
     _check_functions(proto, name)
     for tensor in proto.graph.initializer:
@@ -106,7 +106,7 @@ def _no_model(name: str, error: Exception) -> OptionError:
     while cause.__cause__ is not None:
         cause = cause.__cause__
     text = str(cause).strip().partition("\n")[0][:_SHOWN]
-    return OptionError(f"{name} is not an ONNX model: {type(cause).__name__}: {text}; cure: {DAMAGED}")
+    return OptionError(f"{name} is not an ONNX model: {type(cause).__name__}: {text}; to fix this, {DAMAGED}")
 
 
 def _inner_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
@@ -158,14 +158,16 @@ def _check_functions(model: onnx.ModelProto, name: str) -> None:
         order = list(TopologicalSorter({function: list(called) for function, called in calls.items()}).static_order())
     except CycleError as error:
         shown = " -> ".join(repr(each[1]) for each in error.args[1][:5])
-        raise OptionError(f"{name} is not an ONNX model: its functions call themselves ({shown}); cure: {DAMAGED}") from None
+        raise OptionError(
+            f"{name} is not an ONNX model: its functions call themselves ({shown}); to fix this, {DAMAGED}"
+        ) from None
     expanded: dict[_Function, int] = {}
     for function in order:
         expanded[function] = len(bodies[function].node) + sum(expanded[each] * count for each, count in calls[function].items())
     total = sum(expanded[each] * count for each, count in _calls(model.graph, bodies).items())
     own = len(model.graph.node) + sum(len(body.node) for body in bodies.values())
     if total > _EXPANDED + _EXPANSION * own:
-        raise OptionError(f"{name} is not loaded: its functions expand to {total:,} nodes from {own:,}; cure: {DAMAGED}")
+        raise OptionError(f"{name} is not loaded: its functions expand to {total:,} nodes from {own:,}; to fix this, {DAMAGED}")
 
 
 def _calls(body: _Body, functions: Iterable[_Function]) -> dict[_Function, int]:

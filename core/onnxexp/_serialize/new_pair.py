@@ -65,7 +65,7 @@ class NewPair:
             if not locked:
                 warn(
                     f"another process began to replace a model in {folder}, and does not finish; so the weights of "
-                    f"{self.model.path} are in {self.own_name}. Cure: end that process, remove the folder "
+                    f"{self.model.path} are in {self.own_name}. To fix this, end that process, remove the folder "
                     f"{os.path.join(folder, LOCK)} if it stays, and save again"
                 )
             return self._replace(self._interim or self._write_interim(write_interim), locked)

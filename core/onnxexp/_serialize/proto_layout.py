@@ -61,7 +61,7 @@ def lay_out(model: ir.Model, location: str | None = None, threshold: int = 0) ->
         if any(
             isinstance(size, int) and size < 0 for size in tensor.shape
         ):  # a negative length has no end in protobuf's encoding
-            raise SerializeError(f"initializer {name!a} has the sizes {tensor.shape}; cure: give it sizes of 0 and more")
+            raise SerializeError(f"initializer {name!a} has the sizes {tensor.shape}; to fix this, give it sizes of 0 and more")
         proto = onnx.TensorProto()
         describe(proto, name, tensor)
         if tensor.dtype == ir.DataType.STRING:

@@ -50,7 +50,7 @@ def is_external(tensor: onnx.TensorProto) -> bool:
 def check_tensor(tensor: onnx.TensorProto, file: str) -> None:
     """Raise OptionError where a tensor's type, sizes and data contradict."""
     if problem := _problem(tensor):
-        raise OptionError(f"{file}: tensor {tensor.name!a} {problem}; cure: {DAMAGED}")
+        raise OptionError(f"{file}: tensor {tensor.name!a} {problem}; to fix this, {DAMAGED}")
 
 
 def _problem(tensor: onnx.TensorProto) -> str:
@@ -189,4 +189,4 @@ class DataFiles:
         return place
 
     def _error(self, tensor: onnx.TensorProto, problem: str) -> OptionError:
-        return OptionError(f"{self._model}: tensor {tensor.name!a} has external data in {problem}; cure: {DAMAGED}")
+        return OptionError(f"{self._model}: tensor {tensor.name!a} has external data in {problem}; to fix this, {DAMAGED}")

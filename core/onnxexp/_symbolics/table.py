@@ -137,7 +137,7 @@ class SymbolicTable:
         """
         for name, onnx_name in operators.items():
             if not isinstance(onnx_name, str):
-                raise PluginError(f"direct: {name} is to become {onnx_name!r}; cure: the name of an ONNX operator")
+                raise PluginError(f"direct: {name} is to become {onnx_name!r}; to fix this, give the name of an ONNX operator")
             self._add(Symbolic(self._full(name), since, _direct(onnx_name), onnx_name))
 
     def include(self, *tables: SymbolicTable) -> None:
@@ -180,7 +180,9 @@ class SymbolicTable:
         limits: list[Any] = [entry.since, *([] if entry.until is None else [entry.until])]  # packs need no type checker
         function: Any = entry.function
         if not callable(function) or not all(isinstance(limit, int) for limit in limits):
-            raise PluginError(f"the symbolic of {entry.op} is {entry!r}; cure: a function, and whole numbers as opsets")
+            raise PluginError(
+                f"the symbolic of {entry.op} is {entry!r}; to fix this, give a function, and whole numbers as opsets"
+            )
         versions = self._entries.setdefault(entry.op, [])
         if any(version.since == entry.since for version in versions):
             raise ValueError(f"{entry.op} has a symbolic for opset {entry.since or 'any'} in this table already")

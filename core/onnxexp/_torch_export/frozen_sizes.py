@@ -21,7 +21,8 @@ __all__ = ["frozen_sizes"]
 _LARGE = range(4096, 4096 + 257)
 """Sizes among which one meets each equality that holds at infinitely many, such as that of a remainder."""
 _CURE = (
-    "cure: write that line for any size (torch.where, torch.cond), pass an example that takes the branch of all other sizes, "
+    "to fix this, write that line for any size (torch.where, torch.cond), "
+    "pass an example that takes the branch of all other sizes, "
     "or leave the axis out of dynamic_shapes / dynamic_axes"
 )
 

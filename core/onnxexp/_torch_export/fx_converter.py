@@ -118,7 +118,9 @@ class Converter:
         name = str(getattr(target, "__name__", target))  # only functions have a name
         if name not in self.conversions:
             where = f"\n  at {node_location(node)}"
-            raise CaptureError(f"torch's {name} cannot be a node of the graph; cure: compute it with operators on tensors{where}")
+            raise CaptureError(
+                f"torch's {name} cannot be a node of the graph; to fix this, compute it with operators on tensors{where}"
+            )
         return self.conversions[name](self, node)
 
     def _cast(self, args: list[Any], node: torch.fx.Node) -> list[Any]:

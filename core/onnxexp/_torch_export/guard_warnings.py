@@ -165,7 +165,7 @@ def _stored_guards(program: ExportedProgram, env: ShapeEnv) -> list[sympy.Expr]:
     except AttributeError:  # so does the program itself
         warn(
             f"the given program fails in its guards, which are not checked: {'; '.join(program._guards_code)}; "
-            "cure: give torch.export.export clone()s in place of inputs that are views"
+            "to fix this, give torch.export.export clone()s in place of inputs that are views"
         )
     return [guard.expr for guard in env.guards[before:]]
 

@@ -129,7 +129,7 @@ def _transformers() -> Any:
     except ModuleNotFoundError as error:
         if error.name != "onnxexp_transformers":
             raise
-        raise OptionError("a target hf: needs a plugin; cure: pip install onnxexp-plugin-transformers") from None
+        raise OptionError("a target hf: needs a plugin; to fix this, run pip install onnxexp-plugin-transformers") from None
     return export
 
 

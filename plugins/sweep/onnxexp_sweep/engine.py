@@ -94,7 +94,7 @@ def _warn_of_open_scheduler(address: str) -> None:
         return
     warnings.warn(
         f"--on {address}: dask sends and runs code without TLS there, and whoever reaches its ports runs code as you and as the "
-        "owners of its workers; cure: start the scheduler and the workers with certificates, and give tls://HOST:PORT",
+        "owners of its workers; to fix this, start the scheduler and the workers with certificates, and give tls://HOST:PORT",
         stacklevel=3,
     )
 
@@ -113,14 +113,17 @@ def _reached(on: str) -> Client:
             client = Client(address, timeout=_PATIENCE, set_as_default=False)
     except (OSError, ValueError) as error:
         raise OptionError(
-            f"--on {on}: no dask scheduler answers there ({type(error).__name__}: {_first_line(error)}); cure: start one by "
+            f"--on {on}: no dask scheduler answers there ({type(error).__name__}: {_first_line(error)}); "
+            "to fix this, start one by "
             "`dask scheduler`, check the host, the port and the firewall, and that both sides have one version of distributed"
         ) from error
     try:
         client.wait_for_workers(1, timeout=_PATIENCE)
     except (OSError, TimeoutError):
         client.close()
-        raise OptionError(f"--on {on}: the scheduler has no workers; cure: start some by `dask worker {address}`") from None
+        raise OptionError(
+            f"--on {on}: the scheduler has no workers; to fix this, start some by `dask worker {address}`"
+        ) from None
     return client
 
 
@@ -139,7 +142,7 @@ def check_versions(found: Mapping[str, Any], on: str) -> None:
             problems.append(f"  this command and {name}: {'; '.join(changed)}")
     if problems:
         cure = f"install {', '.join(_MUST_AGREE)} in one version on all sides"
-        raise OptionError("\n".join([f"--on {on}: versions differ, and nothing was run; cure: {cure}", *problems]))
+        raise OptionError("\n".join([f"--on {on}: versions differ, and nothing was run; to fix this, {cure}", *problems]))
 
 
 def _comparable(versions: Mapping[str, Any]) -> dict[str, str]:
@@ -156,7 +159,7 @@ def worker_versions(client: Client, on: str) -> dict[str, str]:
         found: dict[str, dict[str, str]] = client.run(installed)
     except Exception as error:
         raise OptionError(
-            f"--on {on}: a worker cannot run cells ({type(error).__name__}: {_first_line(error)}); cure: install "
+            f"--on {on}: a worker cannot run cells ({type(error).__name__}: {_first_line(error)}); to fix this, install "
             "onnxexp-plugin-sweep, and what the models need, in the workers' environments"
         ) from error
     (first, versions), *others = found.items()

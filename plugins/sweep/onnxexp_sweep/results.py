@@ -212,7 +212,7 @@ def _concatenated(files: Iterable[Path], columns: Sequence[str] | None) -> pa.Ta
                 tables.append(_checked(pq.read_table(file, columns=columns)))
         except (pa.ArrowException, OSError, ValueError, TypeError, LookupError) as error:  # of what was damaged or made by hand
             raise OptionError(
-                f"the file of results {file} is broken: {error}; cure: move it away, which loses its rows only"
+                f"the file of results {file} is broken: {error}; to fix this, move it away, which loses its rows only"
             ) from None
     return pa.concat_tables(tables, promote_options="default")
 
@@ -228,5 +228,5 @@ def _write(path: Path, table: pa.Table) -> None:
         write_file(path, memoryview(content.getvalue()), lasting=True)
     except SerializeError as error:
         raise SerializeError(
-            f"{error} The results before are kept. Cure: make room, and start the same command again: it goes on."
+            f"{error} The results before are kept. To fix this, make room, and start the same command again: it goes on."
         ) from error

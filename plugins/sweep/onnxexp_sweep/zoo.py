@@ -251,7 +251,7 @@ def _offered(packs: Sequence[str], path: Path) -> Iterator[Model]:
             known = sorted({distribution for distribution, _ in points})
             raise OptionError(
                 f"the zoo file {path} lists the pack {pack!r}{nearest(pack, known)}, which has no entry points of the group "
-                f"{MODELS}; cure: install the pack, or take one of: {', '.join(known) or 'none'}"
+                f"{MODELS}; to fix this, install the pack, or take one of: {', '.join(known) or 'none'}"
             )
         yield from (Model(point.name, point.value) for point in own)
 

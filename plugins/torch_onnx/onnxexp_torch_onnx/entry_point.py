@@ -10,7 +10,7 @@ from onnxexp_torch_onnx.torch_onnx_state import is_registered_with_torch
 
 __all__ = ["TorchOnnx", "plugin"]
 
-_LEFT_OUT = "a symbolic for {} is registered with {}, and this export does not use it; cure: {}"
+_LEFT_OUT = "a symbolic for {} is registered with {}, and this export does not use it; to fix this, call {}"
 
 
 class TorchOnnx:

@@ -23,7 +23,7 @@ def translations(table: Mapping[Any, Callable[..., Any]]) -> SymbolicTable:
         if not hasattr(function, "function_ir"):  # onnxscript's class has it; the plugin does not need onnxscript itself
             raise OptionError(
                 f"custom_translation_table: the value of {key} is {function!r}, which is no onnxscript function; "
-                "cure: decorate it with @onnxscript.script()"
+                "to fix this, decorate it with @onnxscript.script()"
             )
         made(_name(key))(_symbolic(function, key))
     return made

@@ -50,7 +50,7 @@ def check_compiled(scripted: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     for number, (one, other) in enumerate(pairs):
         if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) and _differ(one, other):
             which = f"result {number} of the model" if len(pairs) > 1 else "the model's result"
-            raise CaptureError(f"torch.jit.script compiles another program: {which} differs from eager's; cure: {_CURE}")
+            raise CaptureError(f"torch.jit.script compiles another program: {which} differs from eager's; to fix this, {_CURE}")
 
 
 def _differ(one: torch.Tensor, other: torch.Tensor) -> bool:

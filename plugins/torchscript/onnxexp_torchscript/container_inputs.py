@@ -36,7 +36,8 @@ def check_opset(example: Sequence[Any], spec: DynamicSpec, opset: int) -> None:
     if names and opset < _FIRST_WITH_SEQUENCES:
         raise OpsetError(
             f"the input {names[0]} is a list of any length, an ONNX sequence, there from opset {_FIRST_WITH_SEQUENCES} on; the "
-            f"target is opset {opset}; cure: a later opset, or one entry for each element in dynamic_shapes, which makes each an "
+            f"target is opset {opset}; "
+            "to fix this, use a later opset, or one entry for each element in dynamic_shapes, which makes each an "
             f"input: {{'{names[0]}': [None, None]}}",
             _FIRST_WITH_SEQUENCES,
         )

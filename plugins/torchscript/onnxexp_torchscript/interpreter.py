@@ -139,7 +139,7 @@ class Interpreter:
 
     def refuse(self, what: str, cure: str) -> CaptureError:
         """Create the error for an unsupported construct."""
-        return CaptureError(f"{what}; cure: {cure}" + (f"\n  at {self.where}" if str(self.where) else ""))
+        return CaptureError(f"{what}; to fix this, {cure}" + (f"\n  at {self.where}" if str(self.where) else ""))
 
     def name(self, op: str) -> str:
         """Make a unique name from an operator's: ``add``, ``add_1``, …"""

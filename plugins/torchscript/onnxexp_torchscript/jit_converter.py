@@ -202,7 +202,7 @@ def _like(interpreter: Interpreter, leaf: Any, example: Any) -> Any:
     own = leaf.type.dtype if isinstance(leaf, Value) and isinstance(leaf.type, TensorType) else None
     if own is not None and isinstance(example, torch.Tensor) and own != example.dtype:
         what = f"TorchScript returns a tensor of {own}, and the model one of {example.dtype}"
-        raise interpreter.refuse(what, "where a mask meets True, which TorchScript passes as 1, write torch.tensor(True)")
+        raise interpreter.refuse(what, "write torch.tensor(True) where a mask meets True, which TorchScript passes as 1")
     if is_number(leaf) and not isinstance(example, (bool, int, float)):
         return as_tensor(interpreter, leaf if isinstance(leaf, Number) else wrap(leaf))
     return unwrap(leaf)

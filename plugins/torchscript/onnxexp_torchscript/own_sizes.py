@@ -52,7 +52,7 @@ def check_own_sizes(recording: Recording, spec: DynamicSpec, again: Callable[...
     problem = _problem(recording, second, own)
     if problem:
         enlarged = f"dynamic axes are traced at size 2 or more, so the example was changed: {'; '.join(changes)}"
-        raise CaptureError(f"the trace is wrong at the sizes of the example: {problem}; {enlarged}; cure: {_CURE}")
+        raise CaptureError(f"the trace is wrong at the sizes of the example: {problem}; {enlarged}; to fix this, {_CURE}")
 
 
 def _problem(recording: Recording, second: Trace, own: Sequence[Any]) -> str:

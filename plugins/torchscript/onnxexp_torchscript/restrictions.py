@@ -94,7 +94,9 @@ def branched(sizes: TypeInference, branches: Sequence[Branch], conditions: Seque
         expr = expr if expr.is_Boolean or expr.is_Relational else sympy.Ne(expr, 0)
         expr = expr if branch.outcome else sympy.Not(expr)
         if free_unbacked_symbols(expr):
-            text = "the model branches on a size that depends on values; cure: write the line with torch.where or torch.cond"
+            text = (
+                "the model branches on a size that depends on values; to fix this, write the line with torch.where or torch.cond"
+            )
             raise CaptureError(f"{branch.where}: {text}")
         text = condition_text(expr, sizes.names)
         points = _points(list(expr.free_symbols), max(1, _least(expr, sizes)))

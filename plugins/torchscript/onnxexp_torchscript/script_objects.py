@@ -53,7 +53,7 @@ def python(interpreter: Interpreter, node: Any) -> list[Any]:
     name = str(node.pyname()).removesuffix("()")
     raise interpreter.refuse(
         f"TorchScript leaves {name} to Python, and cannot look into it",
-        'capture="trace" runs it, so that its operators (of an autograd Function: its symbolic) are in the graph',
+        'use capture="trace", which runs it, so that its operators (of an autograd Function: its symbolic) are in the graph',
     )
 
 

@@ -21,11 +21,12 @@ __all__ = ["check_sizes"]
 _SHOWN = 10
 """How many differences one error lists."""
 _CURE = (
-    "cure: compute it from x.shape without int(), range() or a branch in Python, script that part with torch.jit.script, or "
+    "to fix this, compute it from x.shape without int(), range() or a branch in Python, "
+    "script that part with torch.jit.script, or "
     "leave the axis or the number static; check_sizes=False takes what the example's sizes give"
 )
 _CURE_OF_CONTENTS = (
-    "cure: keep such a number a tensor, x.sum() for float(x.sum()) or x.sum().item(), and write x.detach() for x.data; or "
+    "to fix this, keep such a number a tensor, x.sum() for float(x.sum()) or x.sum().item(), and write x.detach() for x.data; or "
     "script that part with torch.jit.script; check_sizes=False takes the example's numbers"
 )
 
@@ -66,12 +67,13 @@ def _check_other_sizes(
         return {pair: _line(found[0], recording.places).strip() for pair in ties.items()}
     if failed and recording.branches:
         raise CaptureError(
-            f"the branches could not be compared at other sizes {failed.partition('; cure:')[0]}; cure: leave such axes static"
+            f"the branches could not be compared at other sizes {failed.partition('; to fix this,')[0]}; "
+            "to fix this, leave such axes static"
         )
     if failed:
         warn(
             "The trace could not be compared with one at other sizes, so it may be wrong there: the model fails at the sizes "
-            f"that were tried; the last were {failed.partition('; cure:')[0]}{_at(failed)}. check_sizes=False tries none."
+            f"that were tried; the last were {failed.partition('; to fix this,')[0]}{_at(failed)}. check_sizes=False tries none."
         )
     return {}
 
@@ -155,7 +157,7 @@ def _differences_at(other: OtherSizes, recording: Recording, again: Callable[...
 def _found(recording: Recording, second: Trace) -> list[Difference]:
     leaves, out_spec = second.returned
     if [each.outcome for each in second.branches] != [each.outcome for each in recording.branches]:
-        raise CaptureError("the model takes another branch there; cure: script that line with torch.jit.script")
+        raise CaptureError("the model takes another branch there; to fix this, script that line with torch.jit.script")
     if out_spec != recording.out_spec:
         counts = recording.out_spec.num_leaves, out_spec.num_leaves
         text = f"the model returns {counts[0]} values, and {counts[1]} there"

@@ -92,5 +92,5 @@ def _check(name: str, tensor: torch.Tensor, count: int, memory_format: torch.mem
     else:
         return
     raise CaptureError(
-        f"{name} resizes a tensor {why}; cure: take the elements with flatten()[:n].view(...), or pad() a new tensor"
+        f"{name} resizes a tensor {why}; to fix this, take the elements with flatten()[:n].view(...), or pad() a new tensor"
     )

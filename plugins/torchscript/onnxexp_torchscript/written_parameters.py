@@ -37,7 +37,8 @@ def restored_parameters(model: torch.nn.Module) -> Iterator[None]:
     if lost:
         raise CaptureError(
             f"the forward writes into {', '.join(lost)} while it is traced, and the old contents are lost, since their memory "
-            "cannot be cloned lazily; cure: give the model parameters of its own memory, parameter.data = parameter.clone()"
+            "cannot be cloned lazily; "
+            "to fix this, give the model parameters of its own memory, parameter.data = parameter.clone()"
         )
 
 

@@ -39,5 +39,5 @@ def cache_argument(forward: Callable[..., Any], cache: Any) -> dict[str, Any]:
     """
     name = cache_parameter(forward)
     if name is None:
-        raise OptionError(f"{forward.__qualname__} has no parameter for a cache; cure: choose another task")
+        raise OptionError(f"{forward.__qualname__} has no parameter for a cache; to fix this, choose another task")
     return {name: cache}

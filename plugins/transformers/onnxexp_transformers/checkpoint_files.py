@@ -49,7 +49,8 @@ def tokenizer_files(folder: Path) -> list[Path]:
             problem = _problem(file)
             if problem:
                 onnxexp.warn(
-                    f"{file.name!r} of the checkpoint is not copied: {problem}; cure: copy it yourself, if the tokenizer needs it"
+                    f"{file.name!r} of the checkpoint is not copied: {problem}; "
+                    "to fix this, copy it yourself, if the tokenizer needs it"
                 )
             elif problem is not None:
                 found.append(file)

@@ -35,7 +35,7 @@ def check_names(settings: Any, file: str) -> None:
             if isinstance(value, str) and (":" in value or (name == "backbone" and _is_of_the_hub(each, value))):
                 raise OptionError(
                     f"{file} names a model outside of the checkpoint: {name} = {value!r}, and an export reads nothing else; "
-                    "cure: load it with transformers and save it again, or give a plain name of timm"
+                    "to fix this, load it with transformers and save it again, or give a plain name of timm"
                 )
 
 
@@ -74,11 +74,12 @@ def own_implementations(config: PreTrainedConfig, file: str) -> None:
                 continue
             if isinstance(value, str) and "/" in value:
                 raise OptionError(
-                    f"{file} selects code of the hub: {shown}, which cannot be exported; cure: remove that entry, if PyTorch's "
+                    f"{file} selects code of the hub: {shown}, which cannot be exported; "
+                    "to fix this, remove that entry, if PyTorch's "
                     "own implementation computes the same"
                 )
             taken = "the export takes PyTorch's own implementation"
-            onnxexp.warn(f"{file} selects {shown}: {taken}; cure: remove that entry, and the warning does not come again")
+            onnxexp.warn(f"{file} selects {shown}: {taken}; to fix this, remove that entry, and the warning does not come again")
             setattr(each, name, None)
 
 

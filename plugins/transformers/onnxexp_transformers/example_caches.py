@@ -89,7 +89,7 @@ def example_cache(model: Any, kind: str, sizes: tuple[int, int], max_length: int
         model(**given)
     if not named_tensors(cache):
         raise OptionError(
-            f"{type(model).__name__} does not fill its cache; cure: set is_decoder=True in its config, if it is a decoder"
+            f"{type(model).__name__} does not fill its cache; to fix this, set is_decoder=True in its config, if it is a decoder"
         )
     return cache
 

@@ -59,7 +59,7 @@ class TextGenerator:
             settings = file.with_name("generation_config.json")
             self._settings = read_json(settings) if settings.is_file() else {}
             if not isinstance(self._settings, dict):
-                raise OptionError(f"{settings} is no table of settings; cure: export the model again")
+                raise OptionError(f"{settings} is no table of settings; to fix this, export the model again")
         self._inputs = {each.name: each for each in self._session.get_inputs()}
         self._outputs = [each.name for each in self._session.get_outputs()]
         shared = self._session.get_modelmeta().custom_metadata_map.get(SHARED_BUFFERS, "").split()
@@ -178,7 +178,7 @@ class TextGenerator:
             return mask[:, -1:]
         if mask.shape[1] > size:
             raise OptionError(
-                f"the text has {mask.shape[1]} tokens, and the static cache is for {size}; cure: export a larger one"
+                f"the text has {mask.shape[1]} tokens, and the static cache is for {size}; to fix this, export a larger one"
             )
         return np.pad(mask, ((0, 0), (0, size - mask.shape[1])))
 
@@ -223,7 +223,7 @@ def _session(path: Path, options: onnxruntime.SessionOptions | None) -> onnxrunt
         reason = str(error).partition("\n")[0]
         cure = "export it in float32 or float16 (dtype=)" if "NOT_IMPLEMENTED" in reason else "export it again"
         version = onnxruntime.__version__
-        raise OnnxExporterError(f"ONNX Runtime {version} does not take {path.name}: {reason}; cure: {cure}") from error
+        raise OnnxExporterError(f"ONNX Runtime {version} does not take {path.name}: {reason}; to fix this, {cure}") from error
 
 
 def _prompts(inputs: Any) -> tuple[Tokens, Tokens]:
@@ -243,7 +243,7 @@ def _prompts(inputs: Any) -> tuple[Tokens, Tokens]:
             f"attention_mask has the shape {list(mask.shape)}, input_ids has {list(ids.shape)}: give both one shape"
         )
     if not mask[:, -1].all():
-        raise OptionError("a prompt ends with padding; cure: pad on the left (tokenizer.padding_side = 'left')")
+        raise OptionError("a prompt ends with padding; to fix this, pad on the left (tokenizer.padding_side = 'left')")
     return ids.astype(np.int64), mask.astype(np.int64)
 
 
@@ -264,6 +264,8 @@ def _logits(value: Any) -> np.ndarray[Any, Any]:
     if hasattr(value, "__dlpack__"):
         return torch.utils.dlpack.from_dlpack(value)[:, -1].float().numpy()
     if value.data_type() == "tensor(bfloat16)":  # numpy has none; ONNX Runtime 1.23 and older share memory with numpy only
-        raise OptionError(f"onnxruntime {onnxruntime.__version__} hands out no bfloat16; cure: pip install --upgrade onnxruntime")
+        raise OptionError(
+            f"onnxruntime {onnxruntime.__version__} hands out no bfloat16; to fix this, run pip install --upgrade onnxruntime"
+        )
     last: np.ndarray[Any, Any] = value.numpy()[:, -1].astype(np.float32)
     return last

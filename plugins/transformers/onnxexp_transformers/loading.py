@@ -60,7 +60,9 @@ def load(source: Any, task: Task, *, trust_remote_code: bool = False, dtype: tor
     """
     if isinstance(source, PreTrainedModel):
         if dtype not in (None, source.dtype):
-            raise OptionError(f"dtype is {dtype}, and the given model is {source.dtype}; cure: convert it with model.to({dtype})")
+            raise OptionError(
+                f"dtype is {dtype}, and the given model is {source.dtype}; to fix this, convert it with model.to({dtype})"
+            )
         check_fit(source, task)
         return Loaded(source)
     trust = {"trust_remote_code": trust_remote_code}
@@ -86,7 +88,7 @@ def load(source: Any, task: Task, *, trust_remote_code: bool = False, dtype: tor
         shown = ", ".join(lacking[:_SHOWN]) + (f" and {len(lacking) - _SHOWN} more" if len(lacking) > _SHOWN else "")
         raise OptionError(
             f"{path} lacks weights of {type(model).__name__}, or has them in another shape: {shown}; "
-            "cure: choose another checkpoint"
+            "to fix this, choose another checkpoint"
         )
     return Loaded(model.eval(), path, tokenizer_files(path))
 
@@ -128,9 +130,9 @@ def _explained(what: str) -> Iterator[None]:
         text = str(error).strip()
         reason = text.partition("\n")[0]
         if "trust_remote_code" in text:
-            cure = "it contains code of its own, which runs only with trust_remote_code=True (--trust-remote-code): read it first"
+            cure = "read its own code, which runs only with trust_remote_code=True (--trust-remote-code)"
         elif isinstance(error, pickle.UnpicklingError):
-            cure = "its pickled weights contain more than tensors, which could run code: take a checkpoint with safetensors"
+            cure = "take a checkpoint with safetensors: the pickled weights contain more than tensors, which could run code"
         else:
             cure = "check its files, or download it again"
-        raise OptionError(f"{what} cannot be loaded: {type(error).__name__}: {reason}; cure: {cure}") from error
+        raise OptionError(f"{what} cannot be loaded: {type(error).__name__}: {reason}; to fix this, {cure}") from error

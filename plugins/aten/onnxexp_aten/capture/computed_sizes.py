@@ -111,7 +111,8 @@ def _fill_diagonal(
     if wrap and self.dim() == 2:  # after the last column, the diagonal goes on in the next row but one
         if not is_contiguous_or_false(self):  # torch counts the wrapped part in memory, gaps between rows included
             raise CaptureError(
-                "fill_diagonal_ with wrap=True writes to a tensor that is not contiguous; cure: fill a copy, x.contiguous()"
+                "fill_diagonal_ with wrap=True writes to a tensor that is not contiguous; "
+                "to fix this, fill a copy, x.contiguous()"
             )
         rows, columns = (torch.arange(size, device=self.device) for size in sizes)
         return self.masked_fill_((rows % (sizes[1] + 1))[:, None] == columns, fill_value)

@@ -62,7 +62,7 @@ def eager_if_empty(function: Callable[..., Any]) -> Callable[..., Any]:
         if not any(isinstance(arg, Tensor) and arg.shape is not None and 0 in arg.shape for arg in args):
             return function(op, *args)
         if any(isinstance(size, str) for arg in args if isinstance(arg, Tensor) for size in arg.shape or ()):
-            op.decline("the matrices are empty, and other sizes are dynamic; cure: no dynamic axis there")
+            op.decline("the matrices are empty, and other sizes are dynamic; to fix this, use no dynamic axis there")
         empty = [
             torch.zeros([int(size) for size in arg.shape or ()], dtype=arg.dtype) if isinstance(arg, Tensor) else arg
             for arg in args

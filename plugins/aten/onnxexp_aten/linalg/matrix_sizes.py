@@ -57,7 +57,10 @@ def size(op: Builder, dim: Dim) -> int | Tensor:
     """Return a size as an int, or as a 0-d int64 tensor."""
     found = op.size_of(dim)
     if found is None:
-        op.decline(f"the size {dim} of the matrices to factorize depends on values, not on sizes; cure: a fixed size there")
+        op.decline(
+            f"the size {dim} of the matrices to factorize depends on values, not on sizes; "
+            "to fix this, give it a fixed size there"
+        )
     return found
 
 

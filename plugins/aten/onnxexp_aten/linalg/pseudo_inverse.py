@@ -137,7 +137,10 @@ def _if_tall(op: Builder, matrices: Matrices, residuals: Tensor) -> Tensor:
     if isinstance(matrices.rows, int) and isinstance(matrices.columns, int):
         return residuals
     if matrices.batch:
-        op.decline("the sizes of the matrices decide whether there are residuals; cure: no dynamic axis there, or driver='gelsy'")
+        op.decline(
+            "the sizes of the matrices decide whether there are residuals; "
+            "to fix this, use no dynamic axis there, or driver='gelsy'"
+        )
     tall = op.Less(op.constant(size(op, matrices.columns)), op.constant(size(op, matrices.rows)))
     return op.Slice(residuals, [0], op.Mul(op.Shape(residuals), op.cast(tall, torch.int64)), [0])
 

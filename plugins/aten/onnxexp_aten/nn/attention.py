@@ -188,7 +188,7 @@ def _default_scale(op: Builder, query: Tensor) -> Any:
 def _groups(op: Builder, query: Tensor, key: Tensor) -> int:
     heads, shared = (tensor.shape[-3] if tensor.shape else None for tensor in (query, key))
     if not isinstance(heads, int) or not isinstance(shared, int):
-        raise op.error("the number of heads must be known at export for grouped queries; cure: no dynamic axis there")
+        raise op.error("the number of heads must be known at export for grouped queries; to fix this, use no dynamic axis there")
     return heads // shared
 
 

@@ -42,7 +42,7 @@ def _pooled(op: Builder, x: Tensor, kernel: Sequence[int], output: Sequence[int]
     """Return the maximum of each window of ``[N, C, *spatial]``, and its position."""
     shape = [size for size in (size_at(op, x, axis) for axis in range(rank_of(op, x))) if isinstance(size, int)]
     if len(shape) < rank_of(op, x):
-        raise op.error("the sizes must be known at export; cure: no dynamic axis there")
+        raise op.error("the sizes must be known at export; to fix this, use no dynamic axis there")
     lead, sizes = shape[:2], shape[2:]
     starts = _starts(op, samples, sizes, kernel, output)
     windows = torch.cartesian_prod(*(torch.arange(count) + sum(output[:axis]) for axis, count in enumerate(output)))

@@ -99,7 +99,7 @@ def whole_axes(op: Builder, x: Tensor, kernel_size: Any, padding: Any) -> list[i
         if isinstance(kernel, Tensor) and not op.is_static(kernel):
             if kernel.expr != sizes[place] or pads[place] != 0:
                 what = f"a window of {kernel.expr or 'a size known at run time'} on an axis of size {sizes[place]}"
-                raise op.error(f"{what}; cure: leave the axis static, or use adaptive pooling")
+                raise op.error(f"{what}; to fix this, leave the axis static, or use adaptive pooling")
             axes.append(rank_of(op, x) - dims + place)
     return axes
 
@@ -185,7 +185,7 @@ def avg_pool(
     bool count_include_pad=True, int? divisor_override=None) -> Tensor"""
     if axes := whole_axes(op, self, kernel_size, padding):
         if divisor_override or not self.dtype.is_floating_point:
-            raise op.error("a window of a size known at run time; cure: use sum() over the axis")
+            raise op.error("a window of a size known at run time; to fix this, use sum() over the axis")
         self = compute(op, "ReduceMean", self, axes=axes, keepdims=1)
         if len(axes) == spatial_dims(op):
             return self

@@ -34,7 +34,7 @@ class WarnOfBfloat16(ir.passes.InPlacePass):
             names = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
             warn(
                 f"the model computes in bfloat16, for which ONNX Runtime's CPU provider has no kernels ({names}): the file loads "
-                "on accelerators only; cure: export model.float() (`--dtype float32`), or pass the plugin "
+                "on accelerators only; to fix this, export model.float() (`--dtype float32`), or pass the plugin "
                 "onnxexp_ort.Bfloat16OnCpu(), which writes casts to float32 around these operators"
             )
         return ir.passes.PassResult(model, modified=False)

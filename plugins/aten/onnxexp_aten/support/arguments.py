@@ -15,7 +15,7 @@ def rank_of(op: Builder, x: Tensor) -> int:
     """Return the rank of a tensor; raise LoweringError where it is unknown."""
     rank = x.rank
     if rank is None:
-        raise op.error(f"the rank of {x!r} must be known at export; cure: give it one rank in all branches and rounds")
+        raise op.error(f"the rank of {x!r} must be known at export; to fix this, give it one rank in all branches and rounds")
     return rank
 
 

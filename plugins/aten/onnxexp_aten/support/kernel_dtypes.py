@@ -165,7 +165,8 @@ def warn_of_rounding(op: Builder, x: Tensor) -> None:
         name, dtype = op.node.op, str(x.dtype).removeprefix("torch.")
         warn(
             f"{name} of {dtype} is computed in float32, since ONNX has it for floats only: results above 2**24 are rounded "
-            f"({op.node.where}); cure: keep the numbers below that, or multiply and sum windows of x.unfold(...), which is exact"
+            f"({op.node.where}); "
+            "to fix this, keep the numbers below that, or multiply and sum windows of x.unfold(...), which is exact"
         )
 
 

@@ -102,7 +102,8 @@ def library_path() -> Path:
 def _private_folder(problem: str) -> Path:
     """Make a folder for this process alone, and warn why the cache is not used."""
     warnings.warn(
-        f"{problem}, so the torch bridge is not loaded from the cache but built again for this process; cure: remove that folder "
+        f"{problem}, so the torch bridge is not loaded from the cache but built again for this process; "
+        "to fix this, remove that folder "
         "or its write permission for others, or set XDG_CACHE_HOME to a folder of your own",
         stacklevel=2,
     )

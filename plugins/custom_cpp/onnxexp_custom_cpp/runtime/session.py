@@ -120,7 +120,9 @@ def _mapped(model: ir.Model) -> dict[str, dict[str, Any]]:
     entries = list(mapped.values()) if isinstance(mapped, dict) else [None]
     for entry in entries:
         if not isinstance(entry, dict) or not all(isinstance(entry.get(key), type_) for key, type_ in wanted.items()):
-            raise BridgeError(f"the model's metadata {METADATA!r} is no table of torch operators; cure: export the model again")
+            raise BridgeError(
+                f"the model's metadata {METADATA!r} is no table of torch operators; to fix this, export the model again"
+            )
     return dict(mapped)
 
 
@@ -162,7 +164,7 @@ def _with_types(model: ir.Model, mapped: Mapping[str, Any]) -> ir.Model:
     try:
         model = model.clone()
     except Exception as error:  # onnx-ir's errors have no common class
-        raise BridgeError("the model uses values that it does not compute; cure: export it again") from error
+        raise BridgeError("the model uses values that it does not compute; to fix this, export it again") from error
     values = [value for node in _candidates(model, mapped) for value in node.inputs if value is not None]
     if any(value.dtype is None for value in values):
         ShapeInferencePass()(model)

@@ -113,7 +113,7 @@ def call_of(node: ir.Node, mapped: Mapping[str, Any] | None) -> TorchCall | None
         return _described_call(node, words, mapped)
     except (LookupError, ValueError, TypeError, AttributeError) as error:  # anyone may have written the file
         raise BridgeError(
-            f"{node.name!a} does not describe a call of a torch operator ({error}); cure: export it again"
+            f"{node.name!a} does not describe a call of a torch operator ({error}); to fix this, export it again"
         ) from error
 
 
@@ -150,7 +150,9 @@ def _operator(node: ir.Node, mapped: Mapping[str, Any] | None) -> torch._ops.OpO
             f"(libraries=[...]), or import the Python module that defines it{named}"
         )
     if name.partition(".")[0] in _FILES:
-        raise BridgeError(f"{node.domain}::{node.op_type} calls {name}, which opens any file; cure: remove it from the model")
+        raise BridgeError(
+            f"{node.domain}::{node.op_type} calls {name}, which opens any file; to fix this, remove it from the model"
+        )
     return found
 
 

@@ -145,7 +145,7 @@ def _dropout(input: QuantizedTensor, p: float = 0.5, training: bool = False, inp
     Raises CaptureError for a dropout in training mode, as torch does.
     """
     if training:
-        raise CaptureError("a quantized tensor reaches a dropout that is in training mode; cure: model.eval()")
+        raise CaptureError("a quantized tensor reaches a dropout that is in training mode; to fix this, call model.eval()")
     return input
 
 

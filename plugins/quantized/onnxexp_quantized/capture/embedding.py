@@ -26,7 +26,8 @@ def _rows(weight: PackedWeight, indices: torch.Tensor, bits: int) -> torch.Tenso
     if (stored.dtype == torch.quint4x2) != (bits == 4):
         raise CaptureError(
             f"an embedding reads a table of {stored.dtype} as codes of {bits} bits, and so does torch, whose conversion "
-            "of nn.Embedding does this; cure: torch.ao.nn.quantized.Embedding(..., dtype=torch.quint4x2) with set_weight"
+            "of nn.Embedding does this; "
+            "to fix this, use torch.ao.nn.quantized.Embedding(..., dtype=torch.quint4x2) with set_weight"
         )
     codes = functional.embedding(indices, stored.integers)
     if bits == 4:
@@ -85,7 +86,9 @@ def add_rows(
 
 def refuse_pruned(pruned: Any) -> None:
     if pruned:
-        raise CaptureError("a quantized embedding with pruned rows has no form in ONNX; cure: store the table without pruning")
+        raise CaptureError(
+            "a quantized embedding with pruned rows has no form in ONNX; to fix this, store the table without pruning"
+        )
 
 
 for _name, _bits in (("byte", 8), ("4bit", 4)):

@@ -33,17 +33,18 @@ def constant_fake_quantization(model: torch.nn.Module) -> Iterator[None]:
     found = {name: module for name, module in named.items() if _is_fake_quantize(module)}
     _refuse(
         [name for name, module in found.items() if _observes(module)],
-        "still observe: their scales change with each call; cure: model.apply(torch.ao.quantization.disable_observer)",
+        "still observe: their scales change with each call; "
+        "to fix this, call model.apply(torch.ao.quantization.disable_observer)",
     )
     unseen = {name: module for name, module in found.items() if _quantizes(module) and not _is_calibrated(module)}
     _refuse(
         [name for name, module in unseen.items() if module.is_per_channel and not isinstance(module, _classes()[1])],
-        "have never seen data, so that eager fails too; cure: run the model on data before you disable the observers",
+        "have never seen data, so that eager fails too; to fix this, run the model on data before you disable the observers",
     )
     if unseen:
         warn(
             f"modules of quantization-aware training have never seen data ({_listed(list(unseen))}): they quantize with the "
-            "scale that torch starts with; cure: run the model on data before you disable the observers"
+            "scale that torch starts with; to fix this, run the model on data before you disable the observers"
         )
     patches: list[tuple[Any, str, Any]] = [(module, "forward", _forward(module)) for module in found.values()]
     fused = [module for module in named.values() if _is_fused(module)]

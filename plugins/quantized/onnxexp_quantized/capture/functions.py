@@ -43,11 +43,11 @@ def call(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any
     if implementation is None:
         raise CaptureError(
             f"{name} is called with a quantized tensor, and onnxexp-plugin-quantized has no implementation of it; "
-            "cure: dequantize before that line, and quantize after it"
+            "to fix this, dequantize before that line, and quantize after it"
         )
     if isinstance(kwargs.get("out"), QuantizedTensor) and not name.startswith("quantized::"):
         raise CaptureError(
             f"{name} is called with a quantized tensor as `out`, and torch's operators do not agree on the scale of its result; "
-            "cure: call it without `out`, and use what it returns"
+            "to fix this, call it without `out`, and use what it returns"
         )
     return implementation(func, args, kwargs)

@@ -46,7 +46,7 @@ class IntegerForm:
         if tensor.dtype not in BY_INTEGERS.values() or tensor.qscheme() not in _SCHEMES:
             raise CaptureError(
                 f"{name or 'a result'} is a tensor of {tensor.dtype} with {tensor.qscheme()}, whose integers the graph cannot "
-                "have as an input or output; cure: use quint8, qint8 or qint32 with integer zero points"
+                "have as an input or output; to fix this, use quint8, qint8 or qint32 with integer zero points"
             )
         return cls.of_stand_in(as_stand_in(tensor), name)
 
@@ -67,7 +67,8 @@ class IntegerForm:
         other = self.of(given, self.name)
         if other is None or other._in_file() != self._in_file():
             raise OnnxExporterError(
-                f"{self.name} is quantized with {self} in this program, the call gives {other}; cure: quantize it with these "
+                f"{self.name} is quantized with {self} in this program, the call gives {other}; "
+                "to fix this, quantize it with these "
                 "parameters, or export again with this tensor as the example"
             )
         return given.int_repr().contiguous()

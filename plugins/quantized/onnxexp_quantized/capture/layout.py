@@ -32,7 +32,7 @@ def on_integers(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[s
     if any(not _same_parameters(source, each) for each in pytree.tree_leaves((args, kwargs))):
         raise CaptureError(
             f"{name_of(func)} is called with quantized tensors of different scales, which torch does not take; "
-            "cure: dequantize before that line, and quantize after it"
+            "to fix this, dequantize before that line, and quantize after it"
         )
     return _moved(source, func, args, kwargs)
 

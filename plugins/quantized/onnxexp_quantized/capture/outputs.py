@@ -37,7 +37,7 @@ def integer_outputs(parameters: dict[int, str]) -> Hook:
 
 def _form(tensor: QuantizedTensor) -> IntegerForm:
     if tensor.axis is not None:
-        raise CaptureError("the model returns a tensor that is quantized per channel; cure: return it dequantized")
+        raise CaptureError("the model returns a tensor that is quantized per channel; to fix this, return it dequantized")
     return IntegerForm.of_stand_in(tensor, "")
 
 

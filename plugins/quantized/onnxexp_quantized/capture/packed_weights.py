@@ -53,7 +53,7 @@ def _unpack_table(owner: torch.nn.Module, prefix: str, packed: Any) -> Iterator[
     quantized = as_stand_in(packed.unpack())
     if _method(packed, "bit_rate")() == 4:
         if quantized.integers.numel() * 2 % len(quantized.scale):
-            raise CaptureError("a 4-bit embedding of an odd size has rows that share a byte; cure: make the size even")
+            raise CaptureError("a 4-bit embedding of an odd size has rows that share a byte; to fix this, make the size even")
         quantized.integers = quantized.integers.reshape(len(quantized.scale), -1)
         # torch's kernel has the scale, and the value of code 0, in float16.
         shift = (-quantized.zero_point * quantized.scale).half().float()

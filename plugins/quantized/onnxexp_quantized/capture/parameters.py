@@ -36,7 +36,8 @@ def quantize_per_channel(
     """
     if zero_points.is_floating_point():
         raise CaptureError(
-            "torch.quantize_per_channel is called with float zero points, as for the table of an embedding; cure: quantize the "
+            "torch.quantize_per_channel is called with float zero points, as for the table of an embedding; "
+            "to fix this, quantize the "
             "table in the model's __init__"
         )
     of = DTYPES[dtype]

@@ -65,7 +65,8 @@ def _table_prepack(weight: QuantizedTensor) -> PackedWeight:
     """quantized::embedding_bag_prepack(Tensor weight) -> EmbeddingPackedParamsBase W_prepack"""
     if weight.dtype != torch.quint8:
         raise CaptureError(
-            f"quantized::embedding_bag_prepack packs a table of {weight.dtype} in the model's forward; cure: pack it in the "
+            f"quantized::embedding_bag_prepack packs a table of {weight.dtype} in the model's forward; "
+            "to fix this, pack it in the "
             "model's __init__, as torch.ao.nn.quantized.Embedding does"
         )
     return _packed(weight, None, {})
@@ -77,7 +78,8 @@ def _table_unpack(W_prepack: PackedWeight) -> QuantizedTensor:
     weight = W_prepack.weight
     if weight.dtype != torch.quint8:
         raise CaptureError(
-            f"quantized::embedding_bag_unpack returns a table of {weight.dtype}, which has two codes in a byte; cure: store the "
+            f"quantized::embedding_bag_unpack returns a table of {weight.dtype}, which has two codes in a byte; "
+            "to fix this, store the "
             "table as a float buffer"
         )
     return weight

@@ -91,7 +91,8 @@ class QuantizedTensor(StandIn):
         """
         if dtype not in DTYPES:
             raise CaptureError(
-                f"a quantized operator is called with a tensor of {dtype} that is not quantized; cure: quantize it before that "
+                f"a quantized operator is called with a tensor of {dtype} that is not quantized; "
+                "to fix this, quantize it before that "
                 "line (QuantStub), or, if it is an input of the model, make the example one of torch.quantize_per_tensor"
             )
         of = DTYPES[dtype]
@@ -116,7 +117,7 @@ class QuantizedTensor(StandIn):
         if isinstance(self.scale, torch.Tensor) or isinstance(self.zero_point, torch.Tensor):
             raise CaptureError(
                 "a function that needs the scale of a quantized tensor as a number is called with one whose scale is computed by "
-                "the model; cure: dequantize before that line, and quantize after it"
+                "the model; to fix this, dequantize before that line, and quantize after it"
             )
         return self.scale, self.zero_point
 

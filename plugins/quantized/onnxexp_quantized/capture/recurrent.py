@@ -65,11 +65,11 @@ def _run(name: str, input: torch.Tensor, *args: Any) -> tuple[torch.Tensor, ...]
     states, cells, _, num_layers, dropout, train, bidirectional, *batch_first = args[1 if packed else 0 :]
     if not all(isinstance(cell, PackedCell) for cell in cells):
         raise CaptureError(
-            f"a quantized {name} has weights that are packed neither for dynamic quantization nor in float16; cure: the layers "
-            "of torch.ao.nn.quantized.dynamic"
+            f"a quantized {name} has weights that are packed neither for dynamic quantization nor in float16; to fix this, use "
+            "the layers of torch.ao.nn.quantized.dynamic"
         )
     if train and dropout > 0:
-        raise CaptureError(f"a quantized {name} has no dropout in training mode; cure: call model.eval()")
+        raise CaptureError(f"a quantized {name} has no dropout in training mode; to fix this, call model.eval()")
     if packed:
         function = getattr(torch._VF, name)  # by the layer's name; onnxexp keeps a layer on packed sequences whole
         params = [part for cell in cells for part in _float_parameters(cell)]

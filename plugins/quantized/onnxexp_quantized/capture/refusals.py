@@ -23,7 +23,8 @@ def check_model(model: Any, capture: str, quantized: bool) -> None:
     """
     if quantized and capture == "script":
         raise CaptureError(
-            "capture='script' takes no quantized model, since torch.jit.script keeps its weights packed; cure: capture='auto', "
+            "capture='script' takes no quantized model, since torch.jit.script keeps its weights packed; "
+            "to fix this, use capture='auto', "
             "'export' or 'trace'"
         )
     if isinstance(model, torch.nn.Module):
@@ -38,7 +39,7 @@ def _check_observers(model: torch.nn.Module) -> None:
         left = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
         raise CaptureError(
             f"the model is prepared for quantization and not converted: {', '.join(found[:_SHOWN])}{left} observe the ranges of "
-            "tensors; cure: run it on typical inputs, and convert it: torch.ao.quantization.convert(model), "
+            "tensors; to fix this, run it on typical inputs, and convert it: torch.ao.quantization.convert(model), "
             "quantize_fx.convert_fx(model), or convert_pt2e(model)"
         )
 

@@ -104,7 +104,7 @@ def check_width(op: Builder, x: Tensor, lowest: int, highest: int) -> None:
     first = 25 if bits <= 2 else 21 if bits <= 4 else 0
     if op.opset < first and x.const is not None and op.context.plugin_data.get(NARROW) == "error":
         text = f"a weight of {bits} bits, from {lowest} to {highest}, and the target is opset {op.opset}"
-        op.opset_error(f'{text}; cure: opset {first}, or Quantized(narrow="widen") for 8 bits', first)
+        op.opset_error(f'{text}; to fix this, use opset {first}, or Quantized(narrow="widen") for 8 bits', first)
 
 
 def as_scalar(op: Builder, number: Any, dtype: torch.dtype | None = None) -> Tensor:

@@ -22,7 +22,7 @@ _DTYPES = {torch.uint8: 10, torch.int8: 10, torch.uint16: 21, torch.int16: 21}
 """The dtypes of QuantizeLinear, narrow ones first, with the opset of each."""
 _OBSERVING = (
     "the model still observes: each call would change the scale; "
-    "cure: model.apply(torch.ao.quantization.disable_observer) before the export"
+    "to fix this, call model.apply(torch.ao.quantization.disable_observer) before the export"
 )
 
 
@@ -154,7 +154,7 @@ def fused_moving_average(
 def _switch(op: Builder, switch: Tensor, what: str) -> bool:
     """Return the value of a switch, a tensor of one element."""
     if switch.const is None:
-        raise op.error(f"{what} must be known at export; cure: store it as a buffer of the model")
+        raise op.error(f"{what} must be known at export; to fix this, store it as a buffer of the model")
     return bool(switch.const.flatten()[0] == 1)
 
 

@@ -82,7 +82,7 @@ class CheckWeights(ir.passes.InPlacePass):
                 raise LoweringError(
                     f"the file would have {wide[0].name!r} as {wide[0].dtype.name.lower()}, and of the quantized weights with as "
                     f"many elements ({', '.join(map(repr, names))}) one is missing: it was dequantized at export, by a symbolic "
-                    "or a pass; cure: let it use DequantizeLinear, or leave this pass out to store float numbers"
+                    "or a pass; to fix this, let it use DequantizeLinear, or leave this pass out to store float numbers"
                 )
         return ir.passes.PassResult(model, modified=False)
 

@@ -83,7 +83,7 @@ def load(source: Path | ir.Model, title: str = "") -> ModelFile:
         ShapeInferencePass(check_type=False, strict_mode=False)(model)
     except Exception as error:  # onnx-ir's errors have no common class
         reason = str(error.__cause__ or error).partition("\n")[0][:_SHOWN]
-        raise OptionError(f"{title or source} is not a valid model: {reason}; cure: export it again") from error
+        raise OptionError(f"{title or source} is not a valid model: {reason}; to fix this, export it again") from error
     nodes = list(model.graph.all_nodes())
     names = [node.name or "" for node in nodes]
     for index, node in enumerate(nodes):

@@ -46,7 +46,7 @@ def _append(items: list[Any], item: Any) -> list[Any]:
 
 
 def _raise(message: str, *_: Any) -> None:
-    raise CaptureError(f"the program raises an exception: {message}; cure: pass example inputs that it accepts")
+    raise CaptureError(f"the program raises an exception: {message}; to fix this, pass example inputs that it accepts")
 
 
 _PYTHON: dict[str, Callable[..., Any]] = {
@@ -85,7 +85,7 @@ def call_operator(name: str, args: Sequence[Any]) -> Any:
         return _PYTHON[packet](*args)
     namespace, _, short = packet.partition("::")
     if namespace == "prim":
-        raise CaptureError(f"TorchScript's {packet} in a quantized model cannot be exported; cure: export the eager model")
+        raise CaptureError(f"TorchScript's {packet} in a quantized model cannot be exported; to fix this, export the eager model")
     found = getattr(getattr(getattr(torch.ops, namespace), short), overload or "default")  # by the node's name
     leaves = pytree.tree_leaves(list(args))
     kinds = [str(argument.type) for argument in found._schema.arguments]
@@ -115,7 +115,9 @@ def _function(found: Any, args: Sequence[Any]) -> Any:
         name = found.overloadpacket.__name__
         home = next((owner for owner in (torch, torch._C._nn, torch.Tensor) if hasattr(owner, name)), None)
         if home is None:
-            raise CaptureError(f"{name} with a size that depends on the input cannot be traced; cure: capture='export'")
+            raise CaptureError(
+                f"{name} with a size that depends on the input cannot be traced; to fix this, use capture='export'"
+            )
         return getattr(home, name)  # by the operator's name
     return found.overloadpacket if any(kind == "Tensor" and isinstance(given, (int, float)) for kind, given in pairs) else found
 

@@ -131,7 +131,7 @@ class _Program(_Part):
             elif node.kind() == "prim::Constant":
                 self._hold_constant(node.output())
             elif node.kind() == "prim::SetAttr":
-                raise CaptureError(f"the program sets {node.s('name')} of a module; cure: export the eager model")
+                raise CaptureError(f"the program sets {node.s('name')} of a module; to fix this, export the eager model")
             for inner in node.blocks():
                 self._hold(inner, objects)
 

@@ -49,7 +49,7 @@ def parts(model: Any, **sizes: int) -> Sequence[Part]:
     if lacking:
         raise OptionError(
             f"{type(model).__name__} is no encoder-decoder: its forward has no parameter {', '.join(sorted(lacking))}; "
-            "cure: choose another task"
+            "to fix this, choose another task"
         )
     register_caches()
     with refusing_misfits(model, "an encoder, and a decoder with caches"):

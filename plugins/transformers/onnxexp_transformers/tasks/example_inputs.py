@@ -93,7 +93,7 @@ def refuse_other_needs(model: Any, names: Sequence[str]) -> None:
     if lacking:
         raise OptionError(
             f"{type(model).__name__} needs {', '.join(lacking)}, and this task has no example of it: "
-            "cure: export the model with onnxexp.export and your own inputs"
+            "to fix this, export the model with onnxexp.export and your own inputs"
         )
 
 

@@ -48,7 +48,7 @@ def parts(model: Any, **sizes: int) -> Sequence[Part]:
     if not hasattr(model, "get_image_features") or token is None:  # both are optional for classes of transformers
         raise OptionError(
             f"{type(model).__name__} does not fit image-text-to-text: it has no image features that replace image "
-            "tokens; cure: export it with onnxexp.export"
+            "tokens; to fix this, export it with onnxexp.export"
         )
     register_caches()
     with torch.no_grad(), refusing_misfits(model, "a vision part, embeddings and a text part"):
@@ -175,5 +175,5 @@ def _check_agreement(model: Any, vision: Part, ids: torch.Tensor, text: Part) ->
     if not torch.allclose(actual.float(), expected.float(), rtol=1e-2, atol=1e-2 * float(expected.float().std())):
         raise OptionError(
             f"{type(model).__name__} does not fit image-text-to-text: its text model reads more of an image than features at the "
-            "image tokens; cure: export it with onnxexp.export and your own inputs"
+            "image tokens; to fix this, export it with onnxexp.export and your own inputs"
         )

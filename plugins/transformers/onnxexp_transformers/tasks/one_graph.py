@@ -76,7 +76,7 @@ def example_of(model: Any, sizes: Sizes, *, decoder: bool = False) -> Example:
     if not set(main) <= _COMPANIONS.keys() & accepted.keys():
         raise OptionError(
             f"{type(model).__name__} takes {', '.join(main)}; the tasks take {', '.join(_COMPANIONS)}: "
-            "cure: export the model with onnxexp.export and your own inputs"
+            "to fix this, export the model with onnxexp.export and your own inputs"
         )
     names = [*main, *(name for name in _companions(model, main[0]) if name in accepted)]
     if decoder and model.config.is_encoder_decoder and "decoder_input_ids" in accepted:

@@ -33,7 +33,7 @@ def refusing_misfits(model: Any, parts: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise OptionError(
-            f"{type(model).__name__} does not run as {parts} ({type(error).__name__}: {error}); cure: export it with "
+            f"{type(model).__name__} does not run as {parts} ({type(error).__name__}: {error}); to fix this, export it with "
             "onnxexp.export and your own inputs"
         ) from error
 

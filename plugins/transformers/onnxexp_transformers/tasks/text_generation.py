@@ -50,7 +50,7 @@ def parts(
     if not has_cache or "input_ids" not in accepted:
         raise OptionError(
             f"{type(model).__name__} does not fit the task text-generation: its forward has no parameter "
-            f"{'input_ids' if has_cache else 'for a cache'}; cure: choose another task"
+            f"{'input_ids' if has_cache else 'for a cache'}; to fix this, choose another task"
         )
     _check_causal(model)
     with assigned_states(model) as states:
@@ -92,7 +92,7 @@ def _check_causal(model: Any) -> None:
         logits = model(input_ids=torch.tensor([[1, 2, 3], [1, 2, 4]], device=model.device), use_cache=False).logits
     if not torch.allclose(logits[0, :2], logits[1, :2], rtol=1e-3, atol=1e-5):
         raise OptionError(
-            f"{type(model).__name__} is no decoder, it reads later tokens too; cure: set is_decoder=True in its config"
+            f"{type(model).__name__} is no decoder, it reads later tokens too; to fix this, set is_decoder=True in its config"
         )
 
 

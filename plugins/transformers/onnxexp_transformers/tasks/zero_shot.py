@@ -66,5 +66,6 @@ def _tower(name: str, model: Any, features: Callable[..., Any], whole: Part, exp
         if torch.allclose(forward(**inputs)[output].float(), expected.float(), rtol=1e-2, atol=1e-4):
             return Part(name, AdaptedModule(model, forward, list(inputs)), inputs, axes)
     raise OptionError(
-        f"{type(model).__name__}: the {name} tower alone computes other {output} than the model; cure: export it without towers"
+        f"{type(model).__name__}: the {name} tower alone computes other {output} than the model; "
+        "to fix this, export it without towers"
     )
