@@ -121,7 +121,8 @@ def test_a_full_disk_keeps_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     expected = (
-        r"cannot write .*parts.*: no space left: it needs 1\d,\d{3} bytes, and .* The results before are kept. To fix this, make room"
+        r"cannot write .*parts.*: no space left: it needs 1\d,\d{3} bytes, and .* The results before are kept. "
+        "To fix this, make room"
     )
     _append(tmp_path, found[0])
     with monkeypatch.context() as patched:
