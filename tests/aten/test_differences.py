@@ -1,4 +1,4 @@
-"""math/differences.py: numerical derivatives and integrals."""
+"""reduction/differences.py: numerical derivatives and integrals."""
 
 from __future__ import annotations
 

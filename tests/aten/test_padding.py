@@ -1,4 +1,4 @@
-"""nn/padding.py: all modes and ranks, negative and dynamic amounts, all dtypes."""
+"""shape/padding.py: all modes and ranks, negative and dynamic amounts, all dtypes."""
 
 from __future__ import annotations
 

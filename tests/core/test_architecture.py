@@ -1,4 +1,4 @@
-"""The architecture of the core, compared with docs/explanation/architecture.md.
+"""The architecture of the core, compared with docs/explanation/architecture.md, and of each plugin.
 
 Every import counts: those for type checkers and those inside functions too. Each check is a function from sources to offences,
 which is itself tested on samples that are offences.
@@ -41,14 +41,20 @@ def core() -> dict[str, str]:
     return {name: path.read_text("utf-8") for name, path in paths.items()}
 
 
-@functools.cache
+PLUGINS = [path for path in sorted((ROOT / "plugins").glob("*/onnxexp_*")) if (path / "__init__.py").is_file()]
+
+
 def plugins() -> dict[str, str]:
-    files = [path for path in sorted((ROOT / "plugins").glob("*/onnxexp_*/**/*.py")) if "build" not in path.parts]
-    return {path.relative_to(ROOT / "plugins").as_posix(): path.read_text("utf-8") for path in files}
+    """Read the modules of all plugins, by their paths inside `plugins`."""
+    return {f"{folder.parent.name}/{folder.name}/{name}": text for folder in PLUGINS for name, text in plugin(folder).items()}
 
 
-def imported(name: str, sources: Sources) -> set[str]:
-    """Find the modules of the core that a module imports, at any place in its code."""
+def plugin(folder: Path) -> dict[str, str]:
+    return {path.relative_to(folder).as_posix(): path.read_text("utf-8") for path in sorted(folder.rglob("*.py"))}
+
+
+def imported(name: str, sources: Sources, package: str = "onnxexp") -> set[str]:
+    """Find the modules of the package that a module imports, at any place in its code."""
 
     def path(module: str) -> str | None:
         stem = "/".join(module.split(".")[1:])
@@ -58,8 +64,8 @@ def imported(name: str, sources: Sources) -> set[str]:
     found: set[str | None] = set()
     for node in ast.walk(ast.parse(sources[name])):
         if isinstance(node, ast.Import):
-            found |= {path(alias.name) for alias in node.names if alias.name.split(".")[0] == "onnxexp"}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "onnxexp":
+            found |= {path(alias.name) for alias in node.names if alias.name.split(".")[0] == package}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == package:
             assert node.module is not None
             found |= {path(f"{node.module}.{alias.name}") or path(node.module) for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level:
@@ -67,13 +73,28 @@ def imported(name: str, sources: Sources) -> set[str]:
     return {each for each in found if each is not None} - {name}
 
 
-def circle(sources: Sources) -> list[str]:
+def circle(sources: Sources, package: str = "onnxexp") -> list[str]:
     """Find the modules of one cycle of imports; return [] without a cycle."""
+    return _cycle({name: imported(name, sources, package) for name in sources if name != ANNOTATIONS_ONLY})
+
+
+def circle_of_folders(sources: Sources, package: str = "onnxexp") -> list[str]:
+    """Find the sub-packages of one cycle of imports; return [] without a cycle."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for name in sources:
+        if "/" in name:
+            folder = name.partition("/")[0]
+            others = {other.partition("/")[0] for other in imported(name, sources, package) if "/" in other}
+            found[folder] |= others - {folder}
+    return _cycle(found)
+
+
+def _cycle(imports: Mapping[str, set[str]]) -> list[str]:
     try:
-        TopologicalSorter({name: imported(name, sources) for name in sources if name != ANNOTATIONS_ONLY}).prepare()
+        TopologicalSorter(imports).prepare()
     except CycleError as error:
-        modules: list[str] = error.args[1]
-        return modules
+        cycle: list[str] = error.args[1]
+        return cycle
     return []
 
 
@@ -144,6 +165,12 @@ def test_no_import_circle() -> None:
     assert circle(core()) == []
 
 
+@pytest.mark.parametrize("folder", PLUGINS, ids=lambda folder: folder.name)
+def test_no_import_circle_in_a_plugin(folder: Path) -> None:
+    assert circle(plugin(folder), folder.name) == []
+    assert circle_of_folders(plugin(folder), folder.name) == []
+
+
 def test_the_kernel_imports_no_frontend_no_tool_and_no_plugin() -> None:
     assert not list(of_the_kernel(core()))
 
@@ -176,6 +203,10 @@ TABLE = "| 1 | `top/` | Above. |\n| 0 | `low.py` | Below. |\n"
         (circle, {"a.py": "from onnxexp.b import x", "b.py": "def f():\n    from onnxexp.a import y"}),
         (circle, {"a.py": "if TYPE_CHECKING:\n    from onnxexp import b", "b.py": "import onnxexp.a"}),
         (circle, {"a.py": "from onnxexp.p import x", "p/__init__.py": "from onnxexp.a import y"}),
+        (
+            circle_of_folders,
+            {"a/b.py": "from onnxexp.c.d import x", "c/d.py": "", "c/e.py": "from onnxexp.a.f import y", "a/f.py": ""},
+        ),
         (of_the_kernel, {"_a.py": "from onnxexp._cli import x", "_cli/__init__.py": ""}),
         (of_the_kernel, {"_a.py": "def f():\n    import onnxexp_aten"}),
         (shared_names, {"a/same.py": "", "b/same.py": ""}),
@@ -194,6 +225,7 @@ def test_checks_find_what_they_look_for(check: Callable[[Sources], object], sour
         (lambda sources: upward(sources, TABLE), {"top/a.py": "from onnxexp import low", "low.py": "import torch"}),
         (lambda sources: upward(sources, TABLE), {"top/a.py": "from onnxexp.top.b import x", "top/b.py": "", "low.py": ""}),
         (circle, {"a.py": "from onnxexp.b import x", "b.py": "import torch"}),
+        (circle_of_folders, {"a/b.py": "from onnxexp.a.c import x\nfrom onnxexp.d.e import y", "a/c.py": "", "d/e.py": ""}),
         (shared_names, {"a/__init__.py": "class _Own: ...", "b/__init__.py": "class _Own: ..."}),
     ],
 )

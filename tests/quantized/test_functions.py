@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from onnxexp import CaptureError
-from onnxexp_quantized.capture import functions
+from onnxexp_quantized.capture.function_table import FUNCTIONS
 from onnxexp_quantized.capture.model_patches import stand_ins
 from onnxexp_quantized.capture.packed_weights import as_stand_in
 from onnxexp_quantized.capture.quantized_tensor import QuantizedTensor
@@ -63,8 +63,8 @@ def test_a_function(name: str, row: Row, tolerance: float, dtype: torch.dtype, m
             raise
         pytest.skip("torch has it for quint8 only")
     called = []
-    find = functions.FUNCTIONS.find
-    monkeypatch.setattr(functions.FUNCTIONS, "find", lambda name: called.append(name) or find(name))
+    find = FUNCTIONS.find
+    monkeypatch.setattr(FUNCTIONS, "find", lambda name: called.append(name) or find(name))
     with stand_ins(torch.nn.Module()):
         actual = row(Operands(stand_in))
     agree(expected, actual, tolerance)
@@ -81,5 +81,5 @@ def test_a_quantized_out_is_refused(name: str) -> None:
 
 def test_each_function_has_a_row() -> None:
     rows = {name for table in samples.__all__ for name in vars(samples)[table]}
-    unpacking = {name for name in functions.FUNCTIONS.names() if "_unpack" in name}  # the rows of packing call these
-    assert {*functions.FUNCTIONS.names()} - unpacking <= rows
+    unpacking = {name for name in FUNCTIONS.names() if "_unpack" in name}  # the rows of packing call these
+    assert {*FUNCTIONS.names()} - unpacking <= rows

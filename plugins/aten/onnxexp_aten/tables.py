@@ -20,7 +20,6 @@ from onnxexp_aten.linalg import (
 from onnxexp_aten.math import (
     arithmetic,
     comparison_and_bitwise,
-    differences,
     erf_and_bessel,
     frexp_and_nextafter,
     functions_of_two,
@@ -47,20 +46,20 @@ from onnxexp_aten.nn import (
     im2col,
     losses,
     normalization,
-    padding,
     pooling,
     softmax,
     transformer_layer,
     upsampling,
 )
 from onnxexp_aten.random import distributions, rejection_loops
-from onnxexp_aten.reduction import cumulative, reductions
+from onnxexp_aten.reduction import cumulative, differences, reductions
 from onnxexp_aten.rnn import layers, packed_sequences
 from onnxexp_aten.shape import (
     as_strided,
     concatenation,
     diagonals,
     flip_roll_unfold,
+    padding,
     pixel_shuffle,
     repeat_interleave,
     splitting,

@@ -14,10 +14,12 @@ from onnxexp.torch_ops import schemas
 from onnxexp_custom_cpp.bodies.in_work import bodies_in_work
 from onnxexp_custom_cpp.call_form import CallForm
 
-__all__ = ["BODIES", "EMITTED", "Operator", "OperatorTable"]
+__all__ = ["BODIES", "EMITTED", "METADATA", "Operator", "OperatorTable"]
 
 EMITTED = "custom-cpp.emitted"
 """Key in `ExportContext.plugin_data`: the operators of the model, by the names in ONNX."""
+METADATA = "onnxexp.torch_operators"
+"""The key in a model's metadata: the torch operators of its custom operators, as JSON."""
 BODIES = frozenset({"decompose"})
 """The named kinds of `Operator.body`."""
 _NOTHING: Mapping[str, str] = MappingProxyType({})

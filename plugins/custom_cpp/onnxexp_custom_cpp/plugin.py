@@ -12,13 +12,10 @@ import onnx_ir as ir
 from onnxexp import ExportContext, hookimpl
 from onnxexp_custom_cpp.bodies.add_bodies import AddBodies
 from onnxexp_custom_cpp.capture.automatic_fakes import automatic_fakes
-from onnxexp_custom_cpp.operators import EMITTED
+from onnxexp_custom_cpp.operators import EMITTED, METADATA
 from onnxexp_custom_cpp.registry import REGISTERED
 
-__all__ = ["METADATA", "CustomCpp"]
-
-METADATA = "onnxexp.torch_operators"
-"""The key in a model's metadata: the torch operators of its custom operators, as JSON."""
+__all__ = ["CustomCpp"]
 
 
 class CustomCpp:

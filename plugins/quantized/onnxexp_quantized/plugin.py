@@ -13,6 +13,7 @@ import torch
 from onnxexp import Builder, ExportContext, OptionError, Options, hookimpl
 from onnxexp.commands import nearest
 from onnxexp.graph import Graph, Node
+from onnxexp_quantized.capture import functions  # noqa: F401 - it fills the table of functions
 from onnxexp_quantized.capture.fake_quantize_modules import constant_fake_quantization
 from onnxexp_quantized.capture.forward_hooks import hooked
 from onnxexp_quantized.capture.inputs import quantized_inputs

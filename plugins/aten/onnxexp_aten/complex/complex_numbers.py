@@ -9,11 +9,12 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, ComplexTensor, SymbolicTable, Tensor
-from onnxexp_aten.creation.filled_tensors import full_of, out_dtype, sizes_like
+from onnxexp_aten.creation.filled_tensors import out_dtype
 from onnxexp_aten.linalg.matmul import product
 from onnxexp_aten.math.comparison_and_bitwise import equal
 from onnxexp_aten.math.functions_of_two import atan2, hypot
 from onnxexp_aten.support.arguments import rank_of
+from onnxexp_aten.support.constant_of_shape import full_of, sizes_like
 from onnxexp_aten.support.kernel_dtypes import compute
 
 __all__ = ["REAL_DTYPES", "complex_table", "is_complex", "mul", "paired", "real_of"]

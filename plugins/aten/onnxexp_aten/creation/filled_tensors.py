@@ -7,32 +7,12 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.support.constant_of_shape import filled
-from onnxexp_aten.support.tensor_sizes import output_type, vector
+from onnxexp_aten.support.constant_of_shape import filled, full_of, sizes_like
+from onnxexp_aten.support.tensor_sizes import output_type
 
-__all__ = ["MAX_TABLE", "full_of", "out_dtype", "sizes_like", "table"]
+__all__ = ["out_dtype", "table"]
 
 table = SymbolicTable("aten")
-
-MAX_TABLE = 4096
-"""Elements up to which a table is stored in the model, not computed by it."""
-
-
-def full_of(op: Builder, sizes: Any, value: Any, dtype: torch.dtype) -> Tensor:
-    """Build a tensor full of one number, static or not.
-
-    `sizes` is as for `filled`.
-    """
-    if op.is_static(value):
-        return filled(op, sizes, op.static(value), dtype)
-    return op.Expand(op.cast(value, dtype), sizes if isinstance(sizes, Tensor) else vector(op, sizes))
-
-
-def sizes_like(op: Builder, x: Tensor) -> Any:
-    """Return the sizes of a tensor: a list where they are static, else a tensor."""
-    if x.shape is not None and all(isinstance(size, int) for size in x.shape):
-        return list(x.shape)
-    return op.Shape(x)
 
 
 def out_dtype(op: Builder, index: int = 0) -> torch.dtype:

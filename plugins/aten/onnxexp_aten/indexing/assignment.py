@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.creation.filled_tensors import full_of, sizes_like
 from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.indexing.gather import clamped_indices, common_sizes, flat_places, flattened, indices_and_axes, stacked_indices
 from onnxexp_aten.indexing.scatter import can_reduce, reducing_dtype, scatter_elements, scatter_slices
@@ -17,6 +16,7 @@ from onnxexp_aten.reduction.cumulative import running_sum
 from onnxexp_aten.shape.as_strided import strided_places
 from onnxexp_aten.shape.diagonals import diagonal_places
 from onnxexp_aten.support.arguments import axis_of, rank_of
+from onnxexp_aten.support.constant_of_shape import full_of, sizes_like
 from onnxexp_aten.support.kernel_dtypes import compute
 from onnxexp_aten.support.tensor_sizes import size_at, sizes_of, vector
 from onnxexp_aten.support.view_nodes import END, expanded, permuted, reshaped, sliced, squeezed, unsqueezed

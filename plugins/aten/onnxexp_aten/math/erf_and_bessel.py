@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.support.to_float64 import equal_float64, in_float64, polynomial, polynomials, where_float64
+from onnxexp_aten.math.to_float64 import equal_float64, in_float64, polynomial, polynomials, where_float64
 
 __all__ = ["table"]
 

@@ -9,7 +9,7 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import select
 from onnxexp_aten.math.comparison_and_bitwise import equal
-from onnxexp_aten.support.to_float64 import where_float64
+from onnxexp_aten.math.to_float64 import where_float64
 from onnxexp_aten.support.type_promotion import promote
 
 __all__ = ["table"]

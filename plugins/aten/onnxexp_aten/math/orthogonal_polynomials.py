@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.creation.filled_tensors import full_of, sizes_like
+from onnxexp_aten.math.to_float64 import in_float64, polynomials, where_float64
 from onnxexp_aten.support.arguments import truncate_like_torch
-from onnxexp_aten.support.to_float64 import in_float64, polynomials, where_float64
+from onnxexp_aten.support.constant_of_shape import full_of, sizes_like
 from onnxexp_aten.support.type_promotion import promoted_dtype
 
 __all__ = ["table"]

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.creation.filled_tensors import sizes_like
 from onnxexp_aten.math.arithmetic import clamp, extreme, is_number, scaled, select
 from onnxexp_aten.math.comparison_and_bitwise import relate
 from onnxexp_aten.random.uniform_and_normal import uniform_of
 from onnxexp_aten.support.arguments import axis_of, rank_of, truncate_like_torch
+from onnxexp_aten.support.constant_of_shape import sizes_like
 from onnxexp_aten.support.kernel_dtypes import compare, compute, runs, targets_plain_onnx
 
 __all__ = ["log_sigmoid", "table"]

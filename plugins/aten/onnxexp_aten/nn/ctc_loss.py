@@ -15,9 +15,9 @@ from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.math.arithmetic import extreme
 from onnxexp_aten.nn.losses import MEAN, NONE
+from onnxexp_aten.nn.valid_steps import valid_steps
 from onnxexp_aten.reduction.cumulative import running_sum
 from onnxexp_aten.reduction.reductions import reduced
-from onnxexp_aten.rnn.packed_sequences import valid_steps
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.kernel_dtypes import compute
 from onnxexp_aten.support.tensor_sizes import size_at
@@ -50,7 +50,7 @@ def ctc_loss(
     targets, size = op.cast(targets, torch.int64), unsqueezed(op, lengths, [1])
     places = _places(op, targets, lengths)
     states = _states(op, targets, size, places, blank)
-    loss = _losses(op, x, valid_steps(op, x, steps), states, size, places)
+    loss = _losses(op, x, valid_steps(op, size_at(op, x, 0), steps), states, size, places)
     if zero_infinity:
         loss = op.Where(op.Equal(loss, math.inf), op.constant(0, loss.dtype), loss)
     if reduction == NONE:

@@ -10,7 +10,7 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.indexing.scatter import scatter_elements
-from onnxexp_aten.nn.padding import padded as with_padding
+from onnxexp_aten.shape.padding import padded as with_padding
 from onnxexp_aten.support.arguments import expand_scalar, none_if_default, rank_of
 from onnxexp_aten.support.axis_products import axis_sizes, batched, spatial_dims
 from onnxexp_aten.support.constant_of_shape import filled

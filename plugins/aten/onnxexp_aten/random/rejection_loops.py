@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.creation.filled_tensors import sizes_like
 from onnxexp_aten.random.uniform_and_normal import drawn_dtype, gaussian, uniform_of
+from onnxexp_aten.support.constant_of_shape import sizes_like
 
 __all__ = ["table"]
 

@@ -9,6 +9,7 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import select
+from onnxexp_aten.shape.diagonals import diagonal
 from onnxexp_aten.support.arguments import axes_of, axis_of, rank_of
 from onnxexp_aten.support.kernel_dtypes import LEAST_DTYPE, compare, compute, runs, targets_plain_onnx
 from onnxexp_aten.support.tensor_sizes import size_at
@@ -56,6 +57,12 @@ def sum_(op: Builder, self: Tensor, dtype: torch.dtype | None) -> Tensor:
 def sum_dim(op: Builder, self: Tensor, dim: Any, keepdim: bool, dtype: torch.dtype | None) -> Tensor:
     """sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     return reduced(op, "ReduceSum", summable(op, self, dtype), dim, keepdim)
+
+
+@table("trace")
+def trace(op: Builder, self: Tensor) -> Tensor:
+    """trace(Tensor self) -> Tensor"""
+    return sum_(op, diagonal(op, self, 0, 0, 1), None)
 
 
 @table("sum_to_size")

@@ -15,12 +15,13 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.math.arithmetic import extreme, select
+from onnxexp_aten.nn.valid_steps import valid_steps
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.kernel_dtypes import compress, compute
 from onnxexp_aten.support.tensor_sizes import run_time_size, size_at, sizes_of, vector, with_shape
 from onnxexp_aten.support.view_nodes import permuted, sliced
 
-__all__ = ["packed_layer", "table", "valid_steps"]
+__all__ = ["packed_layer", "table"]
 
 table = SymbolicTable("aten")
 
@@ -29,21 +30,11 @@ class _Layers(Protocol):
     def run(self, op: Builder, x: Tensor, states: Sequence[Tensor], lengths: Tensor | None) -> tuple[Tensor, list[Tensor]]: ...
 
 
-def valid_steps(op: Builder, padded: Tensor, lengths: Tensor) -> Tensor:
-    """Return the mask (time, batch) of the valid steps of a time-major batch."""
-    return _within(op, size_at(op, padded, 0), lengths)
-
-
-def _within(op: Builder, steps: Any, lengths: Tensor) -> Tensor:
-    time = op.Unsqueeze(arange_of(op, 0, steps, 1, torch.int64), [1])
-    return op.Less(time, op.Unsqueeze(lengths, [0]))
-
-
 def _packed(op: Builder, padded: Tensor, lengths: Tensor) -> Tensor:
     """Pack a time-major padded batch, and note where it came from."""
     assert padded.shape is not None
     features = [run_time_size(op, size, [padded]) for size in padded.shape[2:]]
-    mask = op.Reshape(valid_steps(op, padded, lengths), [-1])
+    mask = op.Reshape(valid_steps(op, size_at(op, padded, 0), lengths), [-1])
     data: Tensor = compress(op, op.Reshape(padded, vector(op, [-1, *features])), mask, axis=0)
     op.context.plugin_data["aten.packed", data.value] = (padded, lengths)
     return data
@@ -69,7 +60,7 @@ def pack(op: Builder, input: Tensor, lengths: Tensor, batch_first: bool) -> tupl
     padded = _swapped(op, input) if batch_first else input
     lengths = op.cast(lengths, torch.int64)
     steps = compute(op, "ReduceMax", lengths, axes=[0], keepdims=0)
-    reached = op.ReduceSum(op.cast(_within(op, steps, lengths), torch.int64), axes=[1], keepdims=0)
+    reached = op.ReduceSum(op.cast(valid_steps(op, steps, lengths), torch.int64), axes=[1], keepdims=0)
     op.context.plugin_data["aten.steps", reached.value] = steps
     return _packed(op, padded, lengths), reached
 
@@ -100,7 +91,7 @@ def pad(
         padded = padded if longest == wanted else sliced(op, padded, 0, 0, steps)
     elif wanted != longest:
         steps, padded = total_length, _resized(op, padded, total_length)
-    inside = op.Unsqueeze(_within(op, steps, lengths), list(range(2, rank_of(op, padded))))
+    inside = op.Unsqueeze(valid_steps(op, steps, lengths), list(range(2, rank_of(op, padded))))
     padded = select(op, inside, padded, op.constant(padding_value, padded.dtype))
     return _swapped(op, padded) if batch_first else padded, lengths
 

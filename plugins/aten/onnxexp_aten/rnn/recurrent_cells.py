@@ -12,9 +12,9 @@ import dataclasses
 from collections.abc import Sequence
 
 from onnxexp import Builder, Tensor
-from onnxexp_aten.rnn.packed_sequences import valid_steps
+from onnxexp_aten.nn.valid_steps import valid_steps
 from onnxexp_aten.support.constant_of_shape import filled
-from onnxexp_aten.support.tensor_sizes import known_size, run_time_size, with_shape
+from onnxexp_aten.support.tensor_sizes import known_size, run_time_size, size_at, with_shape
 from onnxexp_aten.support.view_nodes import squeezed
 
 __all__ = ["Cell", "scan_layer"]
@@ -99,7 +99,7 @@ def scan_layer(
     Returns (time, batch, directions * width), valid only within the lengths, and for each state its final value by direction,
     (1, batch, width).
     """
-    inside = None if lengths is None else op.Unsqueeze(valid_steps(op, x, lengths), [2])
+    inside = None if lengths is None else op.Unsqueeze(valid_steps(op, size_at(op, x, 0), lengths), [2])
     outputs: list[Tensor] = []
     finals: list[list[Tensor]] = [[] for _ in start]
     for direction, own in enumerate(weights):

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.creation.filled_tensors import MAX_TABLE
 from onnxexp_aten.creation.ranges import arange_of
+from onnxexp_aten.support.constant_of_shape import MAX_TABLE
 from onnxexp_aten.support.tensor_sizes import sizes_of
 from onnxexp_aten.support.view_nodes import unsqueezed
 

@@ -10,7 +10,7 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import extreme
-from onnxexp_aten.nn.padding import padded
+from onnxexp_aten.shape.padding import padded
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.tensor_sizes import size_at, sizes_of
 from onnxexp_aten.support.type_promotion import promote

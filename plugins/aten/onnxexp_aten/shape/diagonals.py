@@ -1,4 +1,4 @@
-"""Diagonals, traces and diagonal matrices."""
+"""Diagonals and diagonal matrices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.math.arithmetic import select
-from onnxexp_aten.reduction.reductions import sum_
 from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.tensor_sizes import size_at, vector
 from onnxexp_aten.support.view_nodes import permuted, unsqueezed
@@ -50,12 +49,6 @@ def _flattened(op: Builder, matrices: Tensor, rows: int | Tensor, columns: int |
         return [0] * lead + [-1]
     both = rows * columns if isinstance(rows, int) and isinstance(columns, int) else op.Mul(rows, columns)
     return [*sizes, both]
-
-
-@table("trace")
-def trace(op: Builder, self: Tensor) -> Tensor:
-    """trace(Tensor self) -> Tensor"""
-    return sum_(op, diagonal(op, self, 0, 0, 1), None)
 
 
 @table("diag_embed")

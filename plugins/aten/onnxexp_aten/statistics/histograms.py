@@ -8,13 +8,14 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.creation.filled_tensors import full_of, out_dtype, sizes_like
+from onnxexp_aten.creation.filled_tensors import out_dtype
 from onnxexp_aten.indexing.scatter import scatter_elements
 from onnxexp_aten.math.arithmetic import extreme, select
 from onnxexp_aten.math.comparison_and_bitwise import equal, relate
 from onnxexp_aten.reduction.reductions import reduced
 from onnxexp_aten.shape.concatenation import joined, stack
 from onnxexp_aten.support.arguments import rank_of
+from onnxexp_aten.support.constant_of_shape import full_of, sizes_like
 from onnxexp_aten.support.kernel_dtypes import compute
 from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.view_nodes import unsqueezed

@@ -13,7 +13,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import ShapeInferencePass
 
 from onnxexp.commands import parse_json, parse_model, read_model, temporary_folder
-from onnxexp_custom_cpp.plugin import METADATA
+from onnxexp_custom_cpp.operators import METADATA
 from onnxexp_custom_cpp.runtime import python_ops
 from onnxexp_custom_cpp.runtime.bridge_library import bridge as load_bridge
 from onnxexp_custom_cpp.runtime.errors import BridgeError

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import torch
 
-__all__ = ["FunctionTable", "name_of"]
+__all__ = ["FUNCTIONS", "FunctionTable", "name_of"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Generic: TypeAlias = "Callable[[Callable[..., Any], Sequence[Any], Mapping[str, Any]], Any]"
@@ -55,6 +55,10 @@ class FunctionTable:
             if name in self._functions:
                 raise ValueError(f"{name} has an implementation already")
             self._functions[name] = implementation
+
+
+FUNCTIONS = FunctionTable()
+"""The implementations on stand-ins. `onnxexp_quantized.capture.functions` adds those of all modules."""
 
 
 def name_of(func: Any) -> str:

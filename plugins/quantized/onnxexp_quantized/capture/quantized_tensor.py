@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from onnxexp import CaptureError
+from onnxexp_quantized.capture.function_table import FUNCTIONS, name_of
 
-__all__ = ["BY_INTEGERS", "DTYPES", "PackedCell", "PackedWeight", "QuantizedTensor", "Range", "StandIn", "decomposed"]
+__all__ = ["BY_INTEGERS", "DTYPES", "PackedCell", "PackedWeight", "QuantizedTensor", "Range", "StandIn", "call", "decomposed"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,8 +59,6 @@ class StandIn:
     def __torch_function__(
         cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        from onnxexp_quantized.capture.functions import call  # its handlers import this module
-
         return call(func, args, kwargs or {})
 
 
@@ -278,3 +277,23 @@ class PackedCell:
     def biases(self) -> list[torch.Tensor]:
         """The biases for input and state."""
         return [bias for bias in (self.input.bias, self.state.bias) if bias is not None]
+
+
+def call(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Call a torch function with quantized tensors among its arguments.
+
+    Raises CaptureError for a function that has no implementation on them.
+    """
+    name = name_of(func)
+    implementation = FUNCTIONS.find(name)
+    if implementation is None:
+        raise CaptureError(
+            f"{name} is called with a quantized tensor, and onnxexp-plugin-quantized has no implementation of it; "
+            "to fix this, dequantize before that line, and quantize after it"
+        )
+    if isinstance(kwargs.get("out"), QuantizedTensor) and not name.startswith("quantized::"):
+        raise CaptureError(
+            f"{name} is called with a quantized tensor as `out`, and torch's operators do not agree on the scale of its result; "
+            "to fix this, call it without `out`, and use what it returns"
+        )
+    return implementation(func, args, kwargs)

@@ -12,9 +12,8 @@ from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError
 from onnxexp.torch_ops import TYPE_CODES, type_code
-from onnxexp_quantized.capture.functions import call
 from onnxexp_quantized.capture.model_patches import QUANTIZING
-from onnxexp_quantized.capture.quantized_tensor import StandIn
+from onnxexp_quantized.capture.quantized_tensor import StandIn, call
 
 __all__ = ["call_operator"]
 

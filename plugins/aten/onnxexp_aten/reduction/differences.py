@@ -7,14 +7,14 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.creation.filled_tensors import MAX_TABLE
-from onnxexp_aten.indexing.select_index import select_slice
 from onnxexp_aten.math.arithmetic import scaled
-from onnxexp_aten.nn.padding import padded
 from onnxexp_aten.reduction.cumulative import running_sum
 from onnxexp_aten.reduction.reductions import reduced, summable
 from onnxexp_aten.shape.concatenation import cat
+from onnxexp_aten.shape.padding import padded
+from onnxexp_aten.shape.select_index import select_slice
 from onnxexp_aten.support.arguments import axis_of, rank_of
+from onnxexp_aten.support.constant_of_shape import MAX_TABLE
 from onnxexp_aten.support.kernel_dtypes import compute, runs
 from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.type_promotion import promote, to_float
