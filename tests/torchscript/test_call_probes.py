@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from onnxexp_torchscript.abstract_tensor import AbstractTensor
-from onnxexp_torchscript.call_probes import SizeProbe
-from onnxexp_torchscript.type_inference import TypeInference
+from onnxexp_torchscript.types.abstract_tensor import AbstractTensor
+from onnxexp_torchscript.types.call_probes import SizeProbe
+from onnxexp_torchscript.types.type_inference import TypeInference
 
 from .running import Program, programs
 

@@ -11,7 +11,7 @@ import sympy
 import torch
 
 import onnxexp
-from onnxexp_torchscript.abstract_tensor import harmless
+from onnxexp_torchscript.types.abstract_tensor import harmless
 from tests.conformance.sizes import misdeclared
 
 Model = Callable[[torch.Tensor], Any]

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from onnxexp._neutral_graph import TensorType, Value
-from onnxexp_torchscript.interpreter import Interpreter
+from onnxexp_torchscript.conversion.interpreter import Interpreter
+from onnxexp_torchscript.jit.source_locations import Places
 from onnxexp_torchscript.jit_converter import TABLES
-from onnxexp_torchscript.source_locations import Places
-from onnxexp_torchscript.type_inference import TypeInference
+from onnxexp_torchscript.types.type_inference import TypeInference
 
 _CONSTANTS = """
 graph(%x : Tensor):

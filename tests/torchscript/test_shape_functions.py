@@ -11,9 +11,9 @@ from torch.utils import _pytree as pytree
 
 import onnxexp
 from onnxexp._errors import CaptureError
-from onnxexp_torchscript.abstract_tensor import AbstractTensor
-from onnxexp_torchscript.jit_schemas import named
-from onnxexp_torchscript.shape_functions import infer_result
+from onnxexp_torchscript.jit.jit_schemas import named
+from onnxexp_torchscript.types.abstract_tensor import AbstractTensor
+from onnxexp_torchscript.types.shape_functions import infer_result
 
 
 def of(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:

@@ -14,7 +14,7 @@ from torch.utils.dlpack import from_dlpack
 
 import onnxexp
 from onnxexp._errors import CaptureError
-from onnxexp_torchscript.type_inference import TypeInference
+from onnxexp_torchscript.types.type_inference import TypeInference
 from tests.torch_versions import RELEASE
 
 from .running import exported

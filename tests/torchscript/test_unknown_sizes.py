@@ -13,9 +13,9 @@ from torch.utils import _pytree as pytree
 
 import onnxexp
 from onnxexp._neutral_graph import TensorType, Value
-from onnxexp_torchscript.abstract_tensor import AbstractTensor
-from onnxexp_torchscript.data_dependent_sizes import UnbackedSizes
-from onnxexp_torchscript.jit_schemas import named
+from onnxexp_torchscript.jit.jit_schemas import named
+from onnxexp_torchscript.types.abstract_tensor import AbstractTensor
+from onnxexp_torchscript.types.data_dependent_sizes import UnbackedSizes
 
 from .running import exported
 

@@ -11,22 +11,22 @@ from torch.utils import _pytree as pytree
 from onnxexp import CaptureError, warn
 from onnxexp.frontends import DynamicSpec, TensorList
 from onnxexp.graph import Graph, TensorType, Value
-from onnxexp_torchscript import constants
-from onnxexp_torchscript.abstract_tensor import NUMBERS, UNKNOWN
-from onnxexp_torchscript.branches import with_optionals
-from onnxexp_torchscript.canonical_calls import REWRITTEN
-from onnxexp_torchscript.container_inputs import FIRST_WITH_OPTIONALS, ContainerInputs
-from onnxexp_torchscript.export_time_values import Items, Maybe, Module
-from onnxexp_torchscript.interpreter import Interpreter, Tables
-from onnxexp_torchscript.other_sizes import axis_lengths
-from onnxexp_torchscript.prim_ops import HANDLERS, OF_TEXT, PYTHON
-from onnxexp_torchscript.python_numbers import Number, as_tensor, is_number, unwrap, wrap
-from onnxexp_torchscript.restrictions import Restrictions, branched, restrictions, tied
-from onnxexp_torchscript.size_check import check_sizes
-from onnxexp_torchscript.split_ops import kept_pieces
-from onnxexp_torchscript.trace import Recording
-from onnxexp_torchscript.type_inference import TypeInference
-from onnxexp_torchscript.unknown_length_lists import as_sequence, promote
+from onnxexp_torchscript.checks.other_sizes import axis_lengths
+from onnxexp_torchscript.checks.size_check import check_sizes
+from onnxexp_torchscript.conversion import constants
+from onnxexp_torchscript.conversion.container_inputs import FIRST_WITH_OPTIONALS, ContainerInputs
+from onnxexp_torchscript.conversion.export_time_values import Items, Maybe, Module
+from onnxexp_torchscript.conversion.interpreter import Interpreter, Tables
+from onnxexp_torchscript.conversion.python_numbers import Number, as_tensor, is_number, unwrap, wrap
+from onnxexp_torchscript.conversion.restrictions import Restrictions, branched, restrictions, tied
+from onnxexp_torchscript.lists.unknown_length_lists import as_sequence, promote
+from onnxexp_torchscript.operators.branches import with_optionals
+from onnxexp_torchscript.operators.canonical_calls import REWRITTEN
+from onnxexp_torchscript.operators.prim_ops import HANDLERS, OF_TEXT, PYTHON
+from onnxexp_torchscript.operators.split_ops import kept_pieces
+from onnxexp_torchscript.trace.trace import Recording
+from onnxexp_torchscript.types.abstract_tensor import NUMBERS, UNKNOWN
+from onnxexp_torchscript.types.type_inference import TypeInference
 
 __all__ = ["TABLES", "convert"]
 

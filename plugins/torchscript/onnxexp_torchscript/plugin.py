@@ -21,11 +21,11 @@ from onnxexp.frontends import (
     torch_mode,
 )
 from onnxexp.graph import Node
-from onnxexp_torchscript.container_inputs import check_opset
+from onnxexp_torchscript.conversion.container_inputs import check_opset
 from onnxexp_torchscript.jit_converter import Converted, convert
-from onnxexp_torchscript.script import script
-from onnxexp_torchscript.sequence_ops import lower_sequence
-from onnxexp_torchscript.trace import Recording, trace
+from onnxexp_torchscript.lists.sequence_ops import lower_sequence
+from onnxexp_torchscript.script.script import script
+from onnxexp_torchscript.trace.trace import Recording, trace
 
 __all__ = ["TorchScript"]
 

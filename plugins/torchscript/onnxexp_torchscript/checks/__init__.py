@@ -1,0 +1,1 @@
+"""Compare a trace with others, at the example's sizes and at other sizes."""

@@ -1,0 +1,211 @@
+"""The second trace: a model traced at other sizes, and compared with the first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import sympy  # type: ignore[import-untyped]
+import torch
+
+from onnxexp import CaptureError, warn
+from onnxexp.frontends import DynamicSpec
+from onnxexp_torchscript.checks.other_sizes import AxisLengths, OtherSizes, other_sizes
+from onnxexp_torchscript.checks.own_sizes import check_own_sizes
+from onnxexp_torchscript.checks.trace_comparison import Difference, differences
+from onnxexp_torchscript.jit.source_locations import Places
+from onnxexp_torchscript.trace.skipped_products import SkippedProducts
+from onnxexp_torchscript.trace.trace import Recording, Trace
+
+__all__ = ["check_sizes"]
+
+_SHOWN = 10
+"""How many differences one error lists."""
+_CURE = (
+    "to fix this, compute it from x.shape without int(), range() or a branch in Python, "
+    "script that part with torch.jit.script, or "
+    "leave the axis or the number static; check_sizes=False takes what the example's sizes give"
+)
+_CURE_OF_CONTENTS = (
+    "to fix this, keep such a number a tensor, x.sum() for float(x.sum()) or x.sum().item(), and write x.detach() for x.data; or "
+    "script that part with torch.jit.script; check_sizes=False takes the example's numbers"
+)
+
+
+def check_sizes(recording: Recording, spec: DynamicSpec, axes: AxisLengths) -> dict[tuple[sympy.Symbol, sympy.Symbol], str]:
+    """Compare a trace with one at other sizes and with other numbers.
+
+    The trace is also compared with the model at the example's own sizes, where those were enlarged.
+
+    Returns the pairs of sizes that have to be equal, as in the example, each with the difference that it would leave.
+
+    Raises CaptureError where the trace has fixed a value that depends on them. Warns where the model runs at none of the other
+    sizes.
+    """
+    dynamic = [*spec.scalars.values(), *(axis for axes in spec.axes for axis in axes.values())]
+    if recording.again is None or not any(axis.required for axis in dynamic):
+        return {}
+    ties = _check_other_sizes(recording, spec, axes, recording.again)
+    check_own_sizes(recording, spec, recording.again)
+    return ties
+
+
+def _check_other_sizes(
+    recording: Recording, spec: DynamicSpec, axes: AxisLengths, again: Callable[..., Trace]
+) -> dict[tuple[sympy.Symbol, sympy.Symbol], str]:
+    failed = ""
+    for other, found in _compared(recording, spec, axes, again):
+        if isinstance(found, CaptureError):
+            failed = f"({other.text}) {found}"
+            continue
+        if not found and recording.warnings and not recording.branches:  # the model branches
+            other, found = _opposite(recording, spec, axes, again) or (other, found)
+        ties = _ties(recording, spec, axes, again) if found else {}
+        if found and not ties:
+            contents = _follow_from_contents(found, recording, again)
+            what, cure = ("the contents of a tensor", _CURE_OF_CONTENTS) if contents else (_what(spec), _CURE)
+            raise CaptureError(_text(found, recording.places, other.text, what, cure))
+        return {pair: _line(found[0], recording.places).strip() for pair in ties.items()}
+    if failed and recording.branches:
+        raise CaptureError(
+            f"the branches could not be compared at other sizes {failed.partition('; to fix this,')[0]}; "
+            "to fix this, leave such axes static"
+        )
+    if failed:
+        warn(
+            "The trace could not be compared with one at other sizes, so it may be wrong there: the model fails at the sizes "
+            f"that were tried; the last were {failed.partition('; to fix this,')[0]}{_at(failed)}. check_sizes=False tries none."
+        )
+    return {}
+
+
+def _compared(
+    recording: Recording, spec: DynamicSpec, axes: AxisLengths, again: Callable[..., Trace], opposite: bool = False
+) -> Iterator[tuple[OtherSizes, list[Difference] | CaptureError]]:
+    """Yield other sizes with the differences there, or the model's error."""
+    for other in other_sizes(spec, recording.example, axes, opposite):
+        try:
+            found = _differences_at(other, recording, again)
+        except CaptureError as error:
+            yield other, error
+        else:
+            yield other, _without_chance(found, recording, again) if found else found
+
+
+def _opposite(
+    recording: Recording, spec: DynamicSpec, axes: AxisLengths, again: Callable[..., Trace]
+) -> tuple[OtherSizes, list[Difference]] | None:
+    """Return the differences at sizes in opposite order, or None if the model fails.
+
+    ``chunk`` may give fewer pieces at smaller sizes, for which there is a warning already. Lengths are therefore compared at
+    larger sizes.
+    """
+    result = None
+    for other, found in _compared(recording, spec, axes, again, opposite=True):
+        if not isinstance(found, CaptureError):
+            result = other, found
+            if not any(difference.of_lengths for difference in found):
+                break
+    return result
+
+
+def _ties(
+    recording: Recording, spec: DynamicSpec, axes: AxisLengths, again: Callable[..., Trace]
+) -> dict[sympy.Symbol, sympy.Symbol]:
+    """Return the fewest equal axes that leave no difference, if there are any."""
+
+    def agrees(ties: dict[sympy.Symbol, sympy.Symbol]) -> bool:
+        outcomes = (found for _, found in _compared(recording, spec, axes.tied(ties), again))
+        return next((found for found in outcomes if not isinstance(found, CaptureError)), None) == []
+
+    ties = axes.equal_in_example()
+    if not ties or not agrees(ties):
+        return {}
+    for symbol in list(ties) if len(ties) > 1 else ():
+        fewer = {one: other for one, other in ties.items() if one is not symbol}
+        ties = fewer if agrees(fewer) else ties
+    return ties
+
+
+def _at(failed: str) -> str:
+    """Return the line of an error that has one."""
+    _, at, line = failed.partition("\n  at ")
+    return f", at {line}" if at else ""
+
+
+def _differences_at(other: OtherSizes, recording: Recording, again: Callable[..., Trace]) -> list[Difference]:
+    """Compare with a trace at other sizes.
+
+    Raises CaptureError where the model fails there.
+
+    At more elements than the example's, a first attempt skips the products with weights. Its result counts if it skipped nothing,
+    or if there is no difference and nothing depends on the skipped products.
+    """
+    if other.larger and recording.module is None:
+        products = SkippedProducts()
+        try:
+            second = again(other.example, same_random=True, replaced=products.replacements())
+        except CaptureError:
+            if not products.count:
+                raise
+        else:
+            found = _found(recording, second)
+            if not products.count or (products.unused(second.graph) and not found):
+                return found
+    return _found(recording, again(other.example, same_random=True))
+
+
+def _found(recording: Recording, second: Trace) -> list[Difference]:
+    leaves, out_spec = second.returned
+    if [each.outcome for each in second.branches] != [each.outcome for each in recording.branches]:
+        raise CaptureError("the model takes another branch there; to fix this, script that line with torch.jit.script")
+    if out_spec != recording.out_spec:
+        counts = recording.out_spec.num_leaves, out_spec.num_leaves
+        text = f"the model returns {counts[0]} values, and {counts[1]} there"
+        return [Difference(-1, None, text, of_lengths=counts[0] != counts[1])]
+    found = differences(recording.graph, second.graph)
+    for one, tensor, other in zip(recording.constants, recording.returned, leaves, strict=True):
+        if not tensor and isinstance(one, (bool, int, float, str)) and one != other:
+            found.append(Difference(-1, None, f"the model returns the constant {one!r}, which is {other!r} there"))
+    return found
+
+
+def _without_chance(found: list[Difference], recording: Recording, again: Callable[..., Trace]) -> list[Difference]:
+    """Drop the differences that do not come from the sizes.
+
+    A third trace at the example's own sizes, with other random numbers, has such differences too.
+    """
+    by_chance = differences(recording.graph, again(recording.example, same_random=False).graph)
+    end = min((one.index for one in by_chance if one.structural), default=None)
+    places = {one.index for one in by_chance}
+    return [one for one in found if one.index not in places and (end is None or one.index < end)]
+
+
+def _follow_from_contents(found: list[Difference], recording: Recording, again: Callable[..., Trace]) -> bool:
+    """Return whether a trace with other contents has all differences too.
+
+    That trace has the example's sizes.
+    """
+    leaves = [leaf + 1 if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf for leaf in recording.example]
+    try:
+        places = {one.index for one in differences(recording.graph, again(leaves, same_random=True).graph)}
+    except CaptureError:
+        return False
+    return all(one.index in places and not one.structural for one in found)
+
+
+def _what(spec: DynamicSpec) -> str:
+    """Describe the dynamic inputs: an axis, a number, or either."""
+    return " or ".join(["a dynamic axis"] * any(spec.axes) + ["a dynamic number"] * bool(spec.scalars))
+
+
+def _text(found: list[Difference], places: Places, sizes: str, what: str, cure: str) -> str:
+    lines = dict.fromkeys(_line(difference, places) for difference in found)
+    shown = list(lines)[:_SHOWN]
+    if len(lines) > _SHOWN:
+        shown.append(f"  and {len(lines) - _SHOWN} more places")
+    return "\n".join([f"the trace fixes what depends on {what}; a second trace, of {sizes}, differs; {cure}", *shown])
+
+
+def _line(difference: Difference, places: Places) -> str:
+    where = places.of(difference.node) if difference.node is not None else None
+    return f"  {difference.text}, at {where}" if where is not None and str(where) else f"  {difference.text}"

@@ -1,0 +1,1 @@
+"""Convert nodes to the neutral graph: the interpreter, and its values."""

@@ -1,0 +1,1 @@
+"""TorchScript graphs: nodes, schemas, recorded types, the user's source lines."""

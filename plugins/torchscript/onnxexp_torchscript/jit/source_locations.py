@@ -1,0 +1,89 @@
+"""The user's source line and module of a TorchScript node."""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from onnxexp.frontends import is_torch_nn, is_user_code
+from onnxexp.graph import SourceLocation
+from onnxexp_torchscript.jit.jit_nodes import outputs
+
+__all__ = ["Places"]
+
+_SCRIPTED = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+_MODULE = re.compile(r"(?P<name>[^.()]+)\((?P<kind>[^()]*)\)")
+_HERE = "<--- HERE"
+
+
+def _traced(source: str) -> tuple[str, int]:
+    """Find the user's file and line in a traced source range, else "" and 0."""
+    file, line = "", 0
+    while source:
+        frame, _, source = source.partition("\n")
+        name, _, number = frame.rpartition("): ")[0].rpartition("(")
+        if not name or not number.isdigit():
+            continue
+        if is_user_code(name):
+            return name, int(number)
+        if not file and is_torch_nn(name):
+            file, line = name, int(number)
+    return file, line
+
+
+def _scripted(source: str) -> tuple[str, int, str]:
+    """Find file, line and code in a scripted source range."""
+    found = _SCRIPTED.search(source)
+    if found is None:
+        return "", 0, ""
+    lines = source[found.end() :].split("\n")[1:]
+    marked = next((index for index, text in enumerate(lines) if _HERE in text), 0)
+    line = int(found["line"])
+    code = linecache.getline(found["file"], line).strip()
+    return found["file"], line, code or (lines[marked - 1].strip() if marked else "")
+
+
+class Places:
+    """Source locations of the nodes of one graph.
+
+    `modules` are the model's, by path. `inlined` is whether calls of modules were inlined into the graph. `root` is the path that
+    the capture put before the model's.
+    """
+
+    def __init__(self, modules: Mapping[str, torch.nn.Module], root: str = "", *, inlined: bool = False) -> None:
+        self._modules = modules
+        self._root = root
+        self._inlined = inlined or bool(root)
+        self._known: dict[tuple[str, str, int], SourceLocation] = {}
+
+    def where(self, node: Any) -> SourceLocation:
+        """Return the place of a node of a `torch._C.Graph`."""
+        hierarchy, source = node.getModuleHierarchy() if self._inlined else node.scopeName(), node.sourceRange()
+        file, line = _traced(source)
+        key = hierarchy, file or source, line  # long stacks are not kept
+        known = self._known.get(key)
+        if known is None:
+            scope, module = self._scope(hierarchy)
+            file, line, code = (file, line, linecache.getline(file, line).strip()) if file else _scripted(source)
+            known = self._known[key] = SourceLocation(scope, module, file, line, code)
+        return known
+
+    def of(self, node: Any) -> SourceLocation:
+        """Return the place of a node, or for a compiler's node the place of its user."""
+        own = self.where(node)
+        if not own.file:
+            users = [use.user for value in outputs(node) for use in value.uses()]
+            own = next((place for place in map(self.where, users) if place.file), own)
+        return own
+
+    def _scope(self, hierarchy: str) -> tuple[str, str]:
+        """Return the path and the class of a node's module."""
+        path = hierarchy.rpartition("/")[2]
+        if self._inlined:
+            names = [match["name"] for match in _MODULE.finditer(hierarchy)]
+            path = ".".join(name for index, name in enumerate(names) if index or name != self._root)
+        return (path, type(self._modules[path]).__name__ if path in self._modules else "") if path else ("", "")

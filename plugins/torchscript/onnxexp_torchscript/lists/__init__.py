@@ -1,0 +1,1 @@
+"""Lists of unknown length, and operators on lists."""

@@ -1,0 +1,1 @@
+"""TorchScript's own operators, control flow, and calls named as in torch.export."""

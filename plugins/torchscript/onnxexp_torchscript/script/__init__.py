@@ -1,0 +1,1 @@
+"""Script a model with torch.jit.script."""

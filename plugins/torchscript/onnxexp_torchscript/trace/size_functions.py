@@ -1,0 +1,52 @@
+"""Record ``math.sqrt(n)`` and ``max(n, m)`` of sizes in place of their values."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from onnxexp_torchscript.trace.inplace_size_arithmetic import is_size
+
+__all__ = ["size_functions"]
+
+_FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {"sqrt": torch.sqrt, "exp": torch.exp, "log2": torch.log2}
+"""Functions of Python's math module, each with torch's."""
+
+
+def size_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
+    """Yield replacements (owner, name, function) of Python's functions of numbers."""
+    for name, function in _FUNCTIONS.items():
+        yield math, name, _unless_size(getattr(math, name), function)
+    yield builtins, "max", _unless_sizes(max, torch.maximum)
+    yield builtins, "min", _unless_sizes(min, torch.minimum)
+
+
+def _unless_size(original: Callable[..., Any], function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., Any]:
+    def call(number: Any, /) -> Any:
+        traced = isinstance(number, torch.Tensor) and torch._C._is_tracing() and is_size(number)
+        return function(number) if traced else original(number)
+
+    return call
+
+
+def _unless_sizes(original: Callable[..., Any], function: Callable[..., torch.Tensor]) -> Callable[..., Any]:
+    """Return `original` with a trace of `function` where integers are sizes."""
+
+    def call(*args: Any, **options: Any) -> Any:
+        if not torch._C._is_tracing() or options:
+            return original(*args, **options)
+        numbers = tuple(args[0]) if len(args) == 1 else args  # it may be an iterator
+        if not any(map(_is_whole_size, numbers)) or not all(type(each) is int or _is_whole_size(each) for each in numbers):
+            return original(numbers)
+        return functools.reduce(function, map(torch.as_tensor, numbers))
+
+    return call
+
+
+def _is_whole_size(number: Any) -> bool:
+    return isinstance(number, torch.Tensor) and number.dtype == torch.int64 and is_size(number)

@@ -1,0 +1,1 @@
+"""Type inference: dtypes and symbolic sizes of the values of a graph."""
