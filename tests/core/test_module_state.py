@@ -33,7 +33,6 @@ OF_OTHERS: dict[tuple[str, str], str] = {
     ("_plugins/isolated_import.py", "sys"): "unloads the modules of a failed import",
     ("autograd/onnxexp_autograd/interception.py", "FunctionMeta"): "torch's metaclass, restored when no thread captures",
     ("autograd/onnxexp_autograd/interception.py", "torch_function"): "torch's module, restored when no thread captures",
-    ("autograd/onnxexp_autograd/interception.py", "dynamo_allowed_ids"): "torch's set, restored at the end of the capture",
     ("aten/onnxexp_aten/capture/computed_numbers/elementwise.py", "table"): "filled by decorators while the module is imported",
     ("aten/onnxexp_aten/capture/computed_numbers/losses.py", "table"): "filled by decorators while the module is imported",
     ("aten/onnxexp_aten/capture/computed_numbers/norms.py", "table"): "filled by decorators while the module is imported",

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
 import onnxexp
@@ -41,19 +40,19 @@ CALLS: list[tuple[str, tuple[Any, ...]]] = [
 ]
 
 
-def asked(env: ShapeEnv, name: str, args: tuple[Any, ...]) -> Any:
+def asked(counts: UnbackedSizes, name: str, args: tuple[Any, ...]) -> Any:
     """Infer the result of a call."""
     outlines = pytree.tree_map_only(torch.Tensor, lambda tensor: AbstractTensor(tensor.dtype, tensor.shape), list(args))
     values = pytree.tree_map_only(torch.Tensor, lambda tensor: Value("x", TensorType(tensor.dtype, tensor.shape)), list(args))
-    return UnbackedSizes(env).result(name, outlines, values)
+    return counts.result(name, outlines, values)
 
 
 @pytest.mark.parametrize(("name", "args"), CALLS, ids=[f"{number}-{name}" for number, (name, _) in enumerate(CALLS)])
 def test_what_is_said_is_what_torch_gives(name: str, args: tuple[Any, ...]) -> None:
     operator = named(name).op
     assert operator is not None
-    given, env = operator(*args), ShapeEnv()
-    found = asked(env, name, args)
+    given, counts = operator(*args), UnbackedSizes()
+    found, env = asked(counts, name, args), counts.env
     expected, said = (list(given), found) if isinstance(given, (tuple, list)) else ([given], [found])
     for tensor, outline in zip(expected, said, strict=True):
         assert (outline.dtype, outline.dim()) == (tensor.dtype, tensor.dim())
@@ -75,13 +74,12 @@ def test_what_is_said_is_what_torch_gives(name: str, args: tuple[Any, ...]) -> N
     ],
 )
 def test_torch_is_asked(name: str, args: tuple[Any, ...]) -> None:
-    assert asked(ShapeEnv(), name, args) is None
+    assert asked(UnbackedSizes(), name, args) is None
 
 
 def test_a_limit_and_a_sign_are_noted() -> None:
-    env = ShapeEnv()
-    counts, number = UnbackedSizes(env), env.create_unbacked_symint()
-    size, known = counts.any_size(6), env.var_to_range
+    counts = UnbackedSizes()
+    number, size, known = counts.env.create_unbacked_symint(), counts.any_size(6), counts.env.var_to_range
     assert (known[size.node.expr].lower, known[size.node.expr].upper) == (0, 6)
     assert [counts.may_be_negative(each) for each in (number, size, number + 1, -3, None)] == [True, False, False, False, False]
 

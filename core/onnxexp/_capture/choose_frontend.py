@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import importlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -138,7 +138,7 @@ def _class_namespaces(model: Any) -> set[str]:
 
 def _first(plugins: Plugins, options: Options, call: Mapping[str, Any]) -> CapturedProgram:
     """Return the result of the first frontend that takes the model."""
-    for implementation in (*plugins.implementations("capture"), *_built_in()):
+    for implementation in _frontends(plugins):
         program = _result(implementation, options, call)
         if program is None:
             continue
@@ -148,6 +148,12 @@ def _first(plugins: Plugins, options: Options, call: Mapping[str, Any]) -> Captu
             return program
         call = {**call, "model": program}
     raise CaptureError(_no_frontend(plugins, options, call["model"]))
+
+
+def _frontends(plugins: Plugins) -> Iterator[Implementation]:
+    """Yield the frontends of plugins, then those of the core, which a trace does not import."""
+    yield from plugins.implementations("capture")
+    yield from _built_in()
 
 
 @functools.cache

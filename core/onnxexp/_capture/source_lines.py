@@ -22,7 +22,6 @@ from typing import Any
 
 import torch
 from torch._guards import TracingContext
-from torch.export import _trace
 from torch.fx.proxy import TracerBase
 
 from onnxexp._capture.torch_state import is_exporting, replace_attributes
@@ -46,6 +45,7 @@ __all__ = [
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in [^\n]*\n?(?P<code>[^\n]*)')
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _BESIDE_TORCH = os.path.dirname(_TORCH[:-1]) + os.sep
+_TORCH_EXPORT = os.path.join(_TORCH, "export", "_trace.py")
 _MODULES = os.path.join(_TORCH, "nn") + os.sep
 _CALLING = torch.nn.modules.module.__file__
 _NOT_THE_USERS = (_TORCH, "torch/", os.path.dirname(os.path.dirname(__file__)) + os.sep, "<")
@@ -98,7 +98,7 @@ def record_user_lines() -> Iterator[None]:
     def filtered(tracer: TracerBase, stack: traceback.StackSummary) -> traceback.StackSummary:
         if not is_exporting():
             return original(tracer, stack)
-        start = max((index for index, frame in enumerate(stack) if frame.filename == _trace.__file__), default=-1)
+        start = max((index for index, frame in enumerate(stack) if frame.filename == _TORCH_EXPORT), default=-1)
         frame = _innermost(stack[start + 1 :])
         return traceback.StackSummary.from_list([frame] if frame is not None else [])
 
@@ -121,7 +121,7 @@ def user_line_above(frame: FrameType | None) -> SourceLocation:
     """Return the user's innermost line below torch.export, else an empty location."""
     if interpreted := TracingContext.extract_stack():  # strict mode interprets the user's frames
         return innermost_user_line((each.filename, each.lineno or 0) for each in interpreted)
-    while frame is not None and frame.f_code.co_filename != _trace.__file__:
+    while frame is not None and frame.f_code.co_filename != _TORCH_EXPORT:
         if is_user_code(frame.f_code.co_filename):
             return code_line(frame.f_code.co_filename, frame.f_lineno)
         frame = frame.f_back

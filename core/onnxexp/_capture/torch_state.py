@@ -18,7 +18,6 @@ from torch._C import _functorch as functorch
 from torch._jit_internal import is_scripting
 from torch._logging import _internal as _logging
 from torch.backends import mha
-from torch.export import _trace
 from torch.onnx._internal.exporter import _flags
 
 from onnxexp._errors import CaptureError
@@ -43,11 +42,14 @@ LOCK = threading.RLock()
 _EXPORTING = contextvars.ContextVar("onnxexp exporting", default=False)
 
 
-# Strict capture traces through the callers, and Dynamo cannot trace a context variable.
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def is_exporting() -> bool:
     """Return whether onnxexp captures a model in this thread."""
     return _EXPORTING.get()
+
+
+# Strict capture traces through the callers, and Dynamo cannot trace a context variable. This is the mark of
+# torch.compiler.assume_constant_result, which imports torch's compiler: two seconds that a trace does not need.
+vars(is_exporting)["_dynamo_marked_constant"] = True
 
 
 def _quiet(record: logging.LogRecord) -> bool:
@@ -70,6 +72,8 @@ def silence_torch_loggers() -> None:
 def silence_torch_export() -> Iterator[None]:
     """Stop torch.export from logging a failure and from printing its partial graph."""
     silence_torch_loggers()
+    from torch.export import _trace  # it imports torch's compiler, two seconds that a trace does not need
+
     with replace_attributes([(_trace, "print", lambda *_, **__: None)]):
         yield
 

@@ -10,10 +10,16 @@ __all__ = ["unavailable"]
 
 
 @functools.cache
-def unavailable() -> str:
-    """Return why this torch cannot keep Functions whole, or "" if it can."""
+def unavailable(*, dynamo: bool) -> str:
+    """Return why this torch cannot keep Functions whole, or "" if it can.
+
+    `dynamo` states whether Dynamo may run inside the capture.
+    """
     try:
         from onnxexp_autograd import function_capture, interception, torch_internals  # noqa: F401 - imports every name that the plugin uses of torch
+
+        if dynamo:
+            torch_internals.dynamo_allowed_ids()
     except (ImportError, AttributeError) as error:
         return f"torch {torch.__version__} lacks internals that onnxexp-plugin-autograd needs ({error})"
     try:

@@ -196,7 +196,7 @@ def allow_in_dynamo(functions: Collection[Any]) -> Iterator[None]:
     with _LOCK:
         for function in functions:
             installed.allowed[id(function)] += 1
-            dynamo_allowed_ids.add(id(function))
+            dynamo_allowed_ids().add(id(function))
     try:
         yield
     finally:
@@ -204,7 +204,7 @@ def allow_in_dynamo(functions: Collection[Any]) -> Iterator[None]:
             for function in functions:
                 installed.allowed[id(function)] -= 1
                 if not installed.allowed[id(function)]:
-                    dynamo_allowed_ids.remove(id(function))
+                    dynamo_allowed_ids().remove(id(function))
 
 
 @contextlib.contextmanager

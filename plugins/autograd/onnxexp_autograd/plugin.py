@@ -87,18 +87,18 @@ class Autograd:
 
         The warning appears if torch lacks the internals that the plugin needs.
         """
-        reason = unavailable()
+        dynamo = context.options.capture in ("auto", "export")  # not under torch.jit.trace
+        reason = unavailable(dynamo=dynamo)
         if reason:
             cure = "install a newer onnxexp-plugin-autograd or an older torch"
             onnxexp.warn(f"{reason}: autograd Functions are inlined without their symbolics; {cure}")
             return contextlib.nullcontext()
-        return self._capture(context)
+        return self._capture(context, dynamo)
 
     @contextlib.contextmanager
-    def _capture(self, context: onnxexp.ExportContext) -> Iterator[None]:
+    def _capture(self, context: onnxexp.ExportContext, dynamo: bool) -> Iterator[None]:
         from onnxexp_autograd.function_capture import capture_functions  # raises if `unavailable` has a reason
 
-        dynamo = context.options.capture in ("auto", "export")  # not under torch.jit.trace
         with capture_functions(_Decisions(self, context.options), dynamo=dynamo) as capture:
             context.plugin_data[_OPERATORS] = capture.operators
             yield

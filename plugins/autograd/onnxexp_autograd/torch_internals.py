@@ -5,8 +5,9 @@ The plugin imports them from here only. Where torch moves one, this import fails
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import _C
-from torch._dynamo import trace_rules
 from torch._functorch.autograd_function import custom_function_call
 from torch._guards import detect_fake_mode
 from torch.autograd.function import FunctionCtx, FunctionMeta
@@ -42,7 +43,13 @@ tracing_state = _C._get_tracing_state
 set_tracing_state = _C._set_tracing_state  # type: ignore[attr-defined]  # not in the stubs
 is_alias_of = _C._is_alias_of  # type: ignore[attr-defined]  # not in the stubs
 disable_current_modes = _python_dispatch._disable_current_modes
-dynamo_allowed_ids = trace_rules._allowed_callable_ids
+
+
+def dynamo_allowed_ids() -> Any:
+    """Return the ids of the callables that torch's compiler may call as they are."""
+    from torch._dynamo import trace_rules  # the compiler takes seconds to import, and a trace does not need it
+
+    return trace_rules._allowed_callable_ids
 
 
 def vmap_active() -> bool:

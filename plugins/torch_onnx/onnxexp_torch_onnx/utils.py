@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch._dynamo
 
 import onnxexp
 from onnxexp import LoweringError, UnsupportedOperators
@@ -99,6 +98,8 @@ def _newNode(g: GraphContext, opname: str, outputs: int, *args: Any, **kwargs: A
 
 def is_onnxrt_backend_supported() -> bool:
     """Return whether this torch has the backend ``onnxrt`` for `torch.compile`."""
+    import torch._dynamo  # torch's compiler takes seconds to import
+
     return "onnxrt" in torch._dynamo.list_backends()
 
 

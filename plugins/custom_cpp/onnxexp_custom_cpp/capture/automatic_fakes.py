@@ -23,7 +23,7 @@ _OWN = """
 aten prim prims quantized quantized_decomposed onnx inductor _inductor_test c10d c10d_functional _c10d_functional
 _c10d_functional_autograd _dtensor sparse mkldnn mkl mkldnn_prepacked xnnpack prepacked vulkan vulkan_prepack static_runtime
 _quantized debugprims rngprims higher_order streaming profiler fsdp symm_mem dist metal metal_prepack cuda cudnn nnapi _test
-onnxexp torchao dynamo export
+onnxexp torchao dynamo export onednn quantization
 """
 """Namespaces of torch itself, whose operators have fake kernels or take no part in a capture."""
 

@@ -84,7 +84,8 @@ def axis_lengths(sizes: TypeInference) -> AxisLengths:
         if axis is not None and not expr.is_number:
             lengths[index, axis] = size.node._expr if free_unbacked_symbols(expr) else expr
     used = {symbol for expr in lengths.values() for symbol in expr.free_symbols}
-    return AxisLengths(lengths, {symbol: int(size) for symbol, size in sizes.env.backed_var_to_val.items() if symbol in used})
+    known = sizes.env.backed_var_to_val if used else {}
+    return AxisLengths(lengths, {symbol: int(size) for symbol, size in known.items() if symbol in used})
 
 
 @dataclasses.dataclass

@@ -1,1 +1,1 @@
-"""Trace a model: one run under torch's tracer, and what the tracer does not record."""
+"""Trace a model: one run under torch's tracer, and what it does not record."""

@@ -70,6 +70,8 @@ def traced_conversions(recorded: Iterable[Any]) -> list[tuple[Any, str, Any]]:
     """
     converting = ("Converting a tensor to a Python integer", "Converting a tensor to a Python float")
     files = {each.filename for each in recorded if str(each.message).startswith(converting) and is_user_code(each.filename)}
+    if not files:
+        return []
     modules = [each for each in list(sys.modules.values()) if getattr(each, "__file__", None) in files]
     return [(module, name, _TYPES[name]) for module in modules for name in _converting_names(module)]
 

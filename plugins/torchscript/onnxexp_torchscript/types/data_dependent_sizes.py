@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,16 +23,16 @@ _LAST = 2**62
 
 
 class UnbackedSizes:
-    """Unbacked sizes and numbers, one for each fact on the contents of a tensor.
+    """Unbacked sizes and numbers, one for each fact on the contents of a tensor."""
 
-    Attributes:
-        env: The ShapeEnv of the symbols.
-    """
-
-    def __init__(self, env: ShapeEnv) -> None:
-        self.env = env
+    def __init__(self) -> None:
         self._known: dict[tuple[str, Value], Any] = {}
         self._observed: dict[Any, int] = {}
+
+    @functools.cached_property
+    def env(self) -> ShapeEnv:
+        """The ShapeEnv of the symbols: a graph of static sizes needs none, and its first one imports torch's compiler."""
+        return ShapeEnv(specialize_zero_one=False, duck_shape=False)
 
     def result(self, name: str, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
         """Infer the result of a data-dependent call; return None for any other call."""

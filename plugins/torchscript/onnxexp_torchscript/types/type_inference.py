@@ -13,7 +13,6 @@ from typing import Any
 
 import sympy  # type: ignore[import-untyped]
 import torch
-from torch._dynamo.source import ConstantSource
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.utils._sympy.numbers import int_oo
@@ -51,6 +50,7 @@ from onnxexp_torchscript.types.call_probes import SizeProbe
 from onnxexp_torchscript.types.data_dependent_sizes import UnbackedSizes
 from onnxexp_torchscript.types.packed_batches import PackedBatches
 from onnxexp_torchscript.types.shape_functions import infer_result
+from onnxexp_torchscript.types.symbol_sources import constant_source
 
 __all__ = ["TypeInference"]
 
@@ -62,7 +62,6 @@ class TypeInference:
     """Types of the values of one graph.
 
     Attributes:
-        env: The ShapeEnv of the symbols.
         mode: The fake mode, created when the first kernel runs.
         names: The readable name of each symbol.
         unbacked: The symbols for sizes that depend on data.
@@ -73,8 +72,7 @@ class TypeInference:
 
     def __init__(self, *, traced: bool = False) -> None:
         self._traced = traced  # a second trace, at other sizes, shows sizes that are not equal there
-        self.env = ShapeEnv(specialize_zero_one=False, duck_shape=False)
-        self.unbacked = UnbackedSizes(self.env)
+        self.unbacked = UnbackedSizes()
         self.names: dict[sympy.Expr, str] = {}
         self.texts: dict[str, Any] = {}
         self._fakes: dict[Value, Any] = {}
@@ -88,6 +86,10 @@ class TypeInference:
         self._short_of: dict[sympy.Expr, Any] = {}
         self._long_of: dict[sympy.Symbol, sympy.Expr] = {}
         self._probe = SizeProbe(self.call, self.unbacked, self._long_of)
+
+    @property
+    def env(self) -> ShapeEnv:
+        return self.unbacked.env
 
     @functools.cached_property
     def mode(self) -> FakeTensorMode:
@@ -139,7 +141,7 @@ class TypeInference:
             symbol = sympy.Symbol(f"s{_FIRST + len(self.names)}", integer=True)
             self.env.add_backed_var_to_val(symbol, size)
             self.env.constrain_symbol_range(symbol, -int_oo, int_oo)
-            self.env.var_to_sources[symbol] = [ConstantSource(f"__onnxexp_{symbol}")]
+            self.env.var_to_sources[symbol] = [constant_source(f"__onnxexp_{symbol}")]
             self.texts[key] = self.env.create_symintnode(symbol, hint=size)
             self.names[symbol] = name_of_size(name, set(self.names.values()))
         return self.texts[key]
@@ -228,7 +230,7 @@ class TypeInference:
     def _short(self, size: Any) -> Any:
         expr = size.node.expr
         if expr not in self._short_of:
-            source = ConstantSource(f"__onnxexp_short_{len(self._short_of)}")
+            source = constant_source(f"__onnxexp_short_{len(self._short_of)}")
             hint = int(size.node.hint)
             symbol = self.env.create_symbol(hint, source, dynamic_dim=DimDynamic.DYNAMIC, positive=None)
             self._short_of[expr] = self.env.create_symintnode(symbol, hint=hint, source=source)
