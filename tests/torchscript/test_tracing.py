@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -535,3 +537,12 @@ def test_a_size_as_the_first_factor(dynamic) -> None:
         return x.shape[0] * 2 * x + x.shape[0] / (x.abs() + 1)
 
     exported(scaled, (torch.randn(2, 3),), capture="trace", dynamic_shapes=dynamic).verify()
+
+
+def test_a_static_trace_does_not_import_the_compiler_of_torch() -> None:
+    program = (
+        "import sys, torch, onnxexp\n"
+        "onnxexp.export(lambda x: x + 1, (torch.ones(2),), capture='trace')\n"
+        "sys.exit('torch._dynamo' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300)

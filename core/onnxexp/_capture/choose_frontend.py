@@ -151,7 +151,10 @@ def _first(plugins: Plugins, options: Options, call: Mapping[str, Any]) -> Captu
 
 
 def _frontends(plugins: Plugins) -> Iterator[Implementation]:
-    """Yield the frontends of plugins, then those of the core, which a trace does not import."""
+    """Yield the frontends of plugins, then those of the core.
+
+    A trace does not import the latter.
+    """
     yield from plugins.implementations("capture")
     yield from _built_in()
 

@@ -31,7 +31,10 @@ class UnbackedSizes:
 
     @functools.cached_property
     def env(self) -> ShapeEnv:
-        """The ShapeEnv of the symbols: a graph of static sizes needs none, and its first one imports torch's compiler."""
+        """The ShapeEnv of the symbols.
+
+        A graph of static sizes needs none, and the first one of a process imports torch's compiler.
+        """
         return ShapeEnv(specialize_zero_one=False, duck_shape=False)
 
     def result(self, name: str, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
