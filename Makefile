@@ -45,7 +45,7 @@ test: setup
 	$(PYTEST) $(ARGS)
 
 test-full: setup
-	$(PYTEST) -m "full or not full" $(ARGS)
+	$(PYTEST) -m "full or not full" -p tests.order --order random $(ARGS)
 
 # Packages that extend torch.onnx, beside the environment and not in it: their pins do not fit this torch, what is tested does.
 third-parties: setup
