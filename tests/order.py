@@ -22,7 +22,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Choose a random order, once: the other processes of the run get it by the environment."""
     if config.option.order == "random":
-        config.option.order = os.environ.setdefault("ONNXEXP_TESTS_ORDER", str(time.time_ns() % 10**6))
+        config.option.order = os.environ.setdefault("TESTS_ORDER", str(time.time_ns() % 10**6))
 
 
 def pytest_report_header(config: pytest.Config) -> str:
