@@ -52,18 +52,16 @@ def automatic_fakes() -> Iterator[None]:
 def _without_fake() -> list[str]:
     """List the custom operators of the process that only have a real kernel."""
     own = frozenset(_OWN.split())
-    names = [name for name in torch._C._dispatch_get_all_op_names() if name.partition("::")[0] not in own]
-    return [name for name in names if _has_real_kernel_only(name)]
+    names = torch._C._dispatch_get_registrations_for_dispatch_key("CPU")  # takes a fifth of the time of the list of all operators
+    return [name for name in names if name.partition("::")[0] not in own and not _has_fake_kernel(name)]
 
 
-def _has_real_kernel_only(name: str) -> bool:
+def _has_fake_kernel(name: str) -> bool:
     def has(key: str) -> bool:
         return bool(torch._C._dispatch_has_kernel_for_dispatch_key(name, key))
 
-    if any(map(has, ("Meta", "CompositeImplicitAutograd", "CompositeExplicitAutograd"))):
-        return False
     registered = torch._library.simple_registry.singleton.find(name).fake_impl.kernel
-    return registered is None and has("CPU")
+    return registered is not None or any(map(has, ("Meta", "CompositeImplicitAutograd", "CompositeExplicitAutograd")))
 
 
 def _fake(name: str, unclear: dict[str, None]) -> Callable[..., Any]:

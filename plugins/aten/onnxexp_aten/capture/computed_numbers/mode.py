@@ -28,6 +28,7 @@ _COMPILER = (
 )
 """torch's functions, as (owner, name), in which the compiler looks up a function that a script calls."""
 _TABLE = {**norms.table, **losses.table, **elementwise.table, **resizing.table}
+_COMPOSITIONS = tuple(dict.fromkeys(_TABLE.values()))
 
 
 class KeepComputedNumbers(TorchFunctionMode):
@@ -56,7 +57,7 @@ def _with_compositions(trace: Callable[..., Any]) -> Callable[..., Any]:
             return trace(*args, **options)
         originals: dict[int, Any] = {}
         table = []
-        for composition in dict.fromkeys(_TABLE.values()):
+        for composition in _COMPOSITIONS:
             for owner, name in composition.places:
                 if hasattr(owner, name):
                     table.append((owner, name, _in_traces(getattr(owner, name), composition)))
