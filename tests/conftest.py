@@ -55,6 +55,12 @@ class SharedRow(CaseRow):
             return super().__call__()
 
 
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """Draw the same random numbers in a test whichever tests ran before it."""
+    torch.manual_seed(0)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sample", type=int, default=0, help="the number of the sample of rows that the quick tier runs")
 

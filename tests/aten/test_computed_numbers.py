@@ -118,6 +118,17 @@ def test_a_parameter_computed_from_a_size(name: str, capture: Any) -> None:
         )
 
 
+def test_a_trace_resizes_by_a_factor_that_is_a_tensor() -> None:
+    def model(x: Tensor) -> Tensor:
+        factor = torch.minimum(10 / torch._shape_as_tensor(x)[2:].max().to(torch.float32), torch.tensor(3.0))
+        return functional.interpolate(x, scale_factor=factor, mode="linear", recompute_scale_factor=True)  # type: ignore[arg-type]
+
+    program = export(model, (X,), capture="trace", dynamic_shapes=({2: "n"},))
+    for size in (8, 5, 2, 13):
+        x = torch.randn(2, 4, size)
+        torch.testing.assert_close(program(x), model(x))
+
+
 @pytest.mark.parametrize("capture", ["export", "trace"])
 def test_random_numbers_with_parameters_computed_from_a_size(capture: Any) -> None:
     def model(x: Tensor) -> tuple[Tensor, ...]:

@@ -27,7 +27,6 @@ KNOWN: list[Known] = [
         ("test_arithmetic_prim_bool",),
     ),
     Known("A tensor that is the key of a dict is a constant; torch.onnx has it as an input.", (_9, _13, _17), ("test_dict",)),
-    Known(_REFUSAL, (_9, _13, _17), ("test_lstm_proj_no_hidden",)),
     Known(_REFUSAL, (_9, _13, _17), ("test_interpolate_adaptive_pooling_error",)),
     Known(_REFUSAL, (_9,), ("test_unsupported_pad",)),
     Known(_REFUSAL, (_17,), ("test_all_optional_default_tensor",)),
@@ -47,7 +46,7 @@ KNOWN: list[Known] = [
     ),
     Known("ONNX has no CumSum before opset 11, and the counts are data: refused.", (_9,), ("test_repeat_interleave",)),
     Known("ONNX has no scatter that adds before opset 16: refused.", (_9, _13), ("test_index_add_dynamic_axes",)),
-    Known("`set_` replaces the memory of a tensor: refused, with a cure.", (_9, _13, _17, _SCRIPTED), ("test_set_",)),
+    Known("`set_` replaces the memory of a tensor: refused, with the way out.", (_9, _13, _17, _SCRIPTED), ("test_set_",)),
     Known(
         "The number of chunks is a dynamic axis, and a file has a fixed number of outputs: refused.",
         (_13, _17),

@@ -36,6 +36,8 @@ def interpolate(
     factors = scale_factor if isinstance(scale_factor, (list, tuple)) else [scale_factor] * len(axes)
     if size is not None or antialias or len(factors) != len(axes) or not all(map(_is_exact, factors)):
         return NotImplemented
+    if recompute_scale_factor and torch._C._is_tracing():  # torch's own function computes these sizes with tensors
+        return NotImplemented
     sizes = [math.floor(input.shape[axis] * factor) for axis, factor in zip(axes, factors, strict=True)]
     if recompute_scale_factor or align_corners or mode == "area":
         return functional.interpolate(input, sizes, mode=mode, align_corners=align_corners)
