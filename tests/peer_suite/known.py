@@ -27,7 +27,6 @@ KNOWN: list[Known] = [
         ("test_arithmetic_prim_bool",),
     ),
     Known("A tensor that is the key of a dict is a constant; torch.onnx has it as an input.", (_9, _13, _17), ("test_dict",)),
-    Known(_REFUSAL, (_9, _13, _17), ("test_interpolate_adaptive_pooling_error",)),
     Known(_REFUSAL, (_9,), ("test_unsupported_pad",)),
     Known(_REFUSAL, (_17,), ("test_all_optional_default_tensor",)),
     Known(
