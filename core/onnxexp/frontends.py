@@ -8,13 +8,13 @@ from onnxexp._lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from onnxexp._capture.captured_program import CapturedProgram, CaptureRefused
-    from onnxexp._capture.example_inputs import derived_dim, resize_example
+    from onnxexp._capture.example_inputs import resize_example
     from onnxexp._capture.fitting_examples import run_fitting
     from onnxexp._capture.kept_tensors import warn_of_kept_tensors
     from onnxexp._capture.model_tensors import call_preserved, preserved_model, restored_state
     from onnxexp._capture.private_model import private_tensors
     from onnxexp._capture.reshape_sizes import fake_kernels
-    from onnxexp._capture.shape_env_snapshot import restore_shape_env, snapshot_shape_env
+    from onnxexp._capture.shape_env_snapshot import ShapeEnvSnapshot
     from onnxexp._capture.size_text import condition_text, dim_text
     from onnxexp._capture.source_lines import code_line, is_torch_nn, is_user_code, model_error, only_raises_or_warns
     from onnxexp._capture.torch_state import (
@@ -25,10 +25,9 @@ if TYPE_CHECKING:
     )
     from onnxexp._decompose.node_decomposer import Decomposer
     from onnxexp._request.dynamic_shapes import Axis, DynamicSpec
-    from onnxexp._request.module_and_forward import as_module, forward_of, is_scripted, signature_of, unwrapped
+    from onnxexp._request.module_and_forward import forward_of, is_scripted, signature_of, unwrapped
     from onnxexp._request.pytree_leaves import RenamingKey, register_containers
     from onnxexp._request.tensor_list import TensorList, lists_as_leaves
-    from onnxexp._request.training_mode import enum_member
     from onnxexp._request.unique_names import name_of_size
     from onnxexp._torch_compat import NO_TORCHSCRIPT, ScriptFunction, ScriptModule
 
@@ -44,13 +43,10 @@ __all__ = [
     "ScriptFunction",
     "ScriptModule",
     "TensorList",
-    "as_module",
     "call_preserved",
     "code_line",
     "condition_text",
-    "derived_dim",
     "dim_text",
-    "enum_member",
     "forward_of",
     "resize_example",
     "is_scripted",
@@ -64,11 +60,10 @@ __all__ = [
     "register_containers",
     "replace_attributes",
     "replace_functions",
-    "restore_shape_env",
     "restored_state",
     "run_fitting",
     "signature_of",
-    "snapshot_shape_env",
+    "ShapeEnvSnapshot",
     "torch_mode",
     "preserved_model",
     "unwrapped",
@@ -80,20 +75,19 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "_capture.captured_program": "CaptureRefused CapturedProgram",
-        "_capture.example_inputs": "derived_dim resize_example",
+        "_capture.example_inputs": "resize_example",
         "_capture.fitting_examples": "run_fitting",
         "_capture.model_tensors": "call_preserved restored_state preserved_model",
         "_capture.private_model": "private_tensors",
         "_capture.reshape_sizes": "fake_kernels",
-        "_capture.shape_env_snapshot": "restore_shape_env snapshot_shape_env",
+        "_capture.shape_env_snapshot": "ShapeEnvSnapshot",
         "_capture.size_text": "condition_text dim_text",
         "_capture.source_lines": "code_line is_torch_nn is_user_code model_error only_raises_or_warns",
         "_capture.torch_state": ("model_mode replace_attributes replace_functions torch_mode"),
         "_request.dynamic_shapes": "Axis DynamicSpec",
-        "_request.module_and_forward": "as_module forward_of is_scripted signature_of unwrapped",
+        "_request.module_and_forward": "forward_of is_scripted signature_of unwrapped",
         "_request.pytree_leaves": "RenamingKey register_containers",
         "_request.tensor_list": "TensorList lists_as_leaves",
-        "_request.training_mode": "enum_member",
         "_request.unique_names": "name_of_size",
         "_torch_compat": "NO_TORCHSCRIPT ScriptFunction ScriptModule",
         "_decompose.node_decomposer": "Decomposer",

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.export import Dim
 from torch.utils import _pytree as pytree
 
 from onnxexp._capture.torch_state import replace_attributes
@@ -26,7 +25,7 @@ from onnxexp._request.dynamic_shapes import DynamicSpec
 from onnxexp._request.tensor_list import TensorList
 
 __all__ = [
-    "adapted_inputs", "axis_groups", "bounds", "derived_dim", "describe_enlargement", "enlarge", "enlargement_note",
+    "adapted_inputs", "axis_groups", "bounds", "describe_enlargement", "enlarge", "enlargement_note",
     "other_examples", "resize_example", "with_sizes",
 ]  # fmt: skip
 
@@ -105,14 +104,6 @@ def enlargement_note(changes: Sequence[str]) -> str:
     )
 
 
-def derived_dim(dim: Any) -> tuple[str, Callable[[int], int]] | None:
-    """Return a Dim's root and its function of the root; None for a hint."""
-    if not isinstance(dim, Dim):
-        return None
-    fields = vars(dim)  # torch has no public name for derived dims
-    return (fields["root"].__name__, fields["fn"]) if "root" in fields else (dim.__name__, int)
-
-
 def other_examples(
     args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec
 ) -> Iterator[tuple[str, tuple[Any, ...], dict[str, Any]]]:
@@ -122,7 +113,7 @@ def other_examples(
     for rule in (lambda place, size: 1, lambda place, size: 2 * place + 3, lambda place, size: 2 * size):
         changed, texts = list(flat), []
         for place, index, axis, request in axes:
-            tensor, (_, function) = changed[index], derived_dim(request.dim) or ("", int)
+            tensor, (_, function) = changed[index], request.derived or ("", int)
             low, high = bounds(request.dim)
             present = (tensor.shape[axis] - function(0)) // (function(1) - function(0))
             size = max(rule(place, present), low)
@@ -146,7 +137,7 @@ def _sizes(flat: Sequence[Any], spec: DynamicSpec) -> list[dict[int, int]]:
     for key, members in groups.items():
         present = [flat[index].shape[axis] for index, axis, _ in members]
         if key[0] == "dim":
-            functions = [derived[1] for _, _, request in members if (derived := derived_dim(request.dim))]
+            functions = [derived[1] for _, _, request in members if (derived := request.derived)]
             root = _root(functions, present, [bounds(request.dim) for _, _, request in members])
             for (index, axis, _), size, function in zip(members, present, functions, strict=True):
                 if root is not None and function(root) != size:
@@ -168,7 +159,7 @@ def axis_groups(spec: DynamicSpec) -> dict[tuple[Any, ...], list[tuple[int, int,
     for index, axes in enumerate(spec.axes):
         for axis, request in axes.items():
             if request.required:
-                derived = derived_dim(request.dim)
+                derived = request.derived
                 key = ("dim", derived[0]) if derived else ("name", request.name, None) if request.name else ("axis", index, axis)
                 groups.setdefault(key, []).append((index, axis, request))
     return groups

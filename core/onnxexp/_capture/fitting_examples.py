@@ -15,7 +15,6 @@ from torch.utils import _pytree as pytree
 from onnxexp._capture.example_inputs import (
     axis_groups,
     bounds,
-    derived_dim,
     describe_enlargement,
     enlarge,
     enlargement_note,
@@ -118,7 +117,7 @@ def _choices(args: Any, kwargs: Any, enlarged: Arguments, spec: DynamicSpec) -> 
             if values not in seen and all(size.allows(value) for size, value in zip(sizes, values, strict=True)):
                 seen.add(values)
                 yield {
-                    (index, axis): (derived_dim(request.dim) or ("", int))[1](value)
+                    (index, axis): (request.derived or ("", int))[1](value)
                     for size, value in zip(sizes, values, strict=True)
                     for index, axis, request in size.members
                 }
@@ -126,7 +125,7 @@ def _choices(args: Any, kwargs: Any, enlarged: Arguments, spec: DynamicSpec) -> 
 
 def _value(leaves: Sequence[Any], index: int, axis: int, request: Axis) -> int:
     """Return the size of an axis, or of the root of a derived Dim."""
-    _, function = derived_dim(request.dim) or ("", int)
+    _, function = request.derived or ("", int)
     size: int = leaves[index].shape[axis]
     return (size - function(0)) // (function(1) - function(0))
 

@@ -23,7 +23,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._sympy.functions import Mod, PythonMod
 
 from onnxexp._capture.reshape_sizes import fake_kernels
-from onnxexp._capture.shape_env_snapshot import clear_caches, restore_shape_env, snapshot_shape_env
+from onnxexp._capture.shape_env_snapshot import ShapeEnvSnapshot, clear_caches
 from onnxexp._capture.torch_state import torch_mode
 from onnxexp._decompose.op_recorder import OpRecorder
 from onnxexp._errors import CaptureError
@@ -132,19 +132,19 @@ def _undo_specialisation(env: ShapeEnv | None, *, suspect: bool) -> Iterator[Cal
     if env is None:
         yield lambda: False
         return
-    before = snapshot_shape_env(env)
+    before = ShapeEnvSnapshot(env)
     if suspect:
         clear_caches()
 
     def specialised() -> bool:
         fixed = suspect and any(_fixes_size(guard.expr) for guard in env.guards)
-        return fixed or not env.backed_var_to_val.keys().isdisjoint(env.replacements.keys() - before["replacements"].keys())
+        return fixed or not env.backed_var_to_val.keys().isdisjoint(env.replacements.keys() - before.replacements.keys())
 
     try:
         yield specialised
     finally:
         if specialised():
-            restore_shape_env(env, before)
+            before.restore()
 
 
 def _fixes_size(guard: sympy.Basic) -> bool:

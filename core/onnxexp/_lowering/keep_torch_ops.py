@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from onnxexp._builder.dtypes import dtype_of_number
 from onnxexp._builder.tensor import ComplexTensor, Tensor, real_dtype
 from onnxexp._errors import OptionError
 from onnxexp._neutral_graph import Node, TensorType
-from onnxexp._request.training_mode import enum_member
+from onnxexp._request.training_mode import EnumOption
 from onnxexp._torch_ops.schemas import overload
 from onnxexp._torch_ops.type_codes import type_code
 from onnxexp._user_warnings import warn
@@ -27,7 +26,7 @@ _EXECUTION_ARGUMENTS = ("pin_memory", "device", "layout", "memory_format", "non_
 """Arguments about how torch computes, not about the result."""
 
 
-class OperatorExportTypes(enum.Enum):
+class OperatorExportTypes(EnumOption):
     """The treatment of torch operators.
 
     Attributes:
@@ -65,7 +64,7 @@ def export_type_of(given: Any, fallback: str | None) -> OperatorExportTypes:
 
     Raises OptionError for unknown and contradictory arguments.
     """
-    kind = enum_member(OperatorExportTypes, given, "operator_export_type")
+    kind = OperatorExportTypes.read(given, "operator_export_type")
     if fallback not in (None, "torch") or (fallback and kind is not OperatorExportTypes.ONNX):
         raise OptionError(
             f"fallback is {fallback!r} and operator_export_type {kind.name}: 'torch' or None, and only one of the two"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 from torch.export import Dim
@@ -24,6 +25,14 @@ class Axis:
     dim: Any
     name: str | None
     required: bool
+
+    @property
+    def derived(self) -> tuple[str, Callable[[int], int]] | None:
+        """The name of the Dim's root, and a function of the root; None for a hint."""
+        if not isinstance(self.dim, Dim):
+            return None
+        fields = vars(self.dim)  # torch has no public name for derived dims
+        return (fields["root"].__name__, fields["fn"]) if "root" in fields else (self.dim.__name__, int)
 
 
 def is_hint(dim: Any, *kinds: str) -> bool:

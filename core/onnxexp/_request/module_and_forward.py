@@ -61,11 +61,14 @@ def as_module(model: Any) -> torch.nn.Module:
     return _Function(lambda *args: model(*args))
 
 
-def forward_of(module: torch.nn.Module) -> Callable[..., Any]:
-    """Return the module's forward, with a signature also for a scripted one."""
+def forward_of(model: Any) -> Callable[..., Any]:
+    """Return a model's forward, with a signature also for a scripted one.
+
+    Raises CaptureError for an object that is neither a module nor callable, and for a scripted module without a forward.
+    """
+    module = as_module(model)
     if not isinstance(module, ScriptModule):
         return module.forward
-
     if not module._c._has_method("forward"):
         methods = ", ".join(module._c._method_names())
         raise CaptureError(f"the scripted module has no forward, only {methods}; call it in the forward of a module of your own")

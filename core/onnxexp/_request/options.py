@@ -12,7 +12,7 @@ import onnx
 
 from onnxexp._errors import OptionError
 from onnxexp._request.config import TARGETS, Config
-from onnxexp._request.training_mode import TrainingMode, enum_member
+from onnxexp._request.training_mode import TrainingMode
 from onnxexp._suggest import nearest
 
 __all__ = ["Options", "refuse_unknown"]
@@ -108,7 +108,7 @@ class Options:
             )
         return cls(
             opset=config.opset,
-            training=enum_member(TrainingMode, training, "training"),
+            training=TrainingMode.read(training, "training"),
             custom_opsets=domains,
             fold=do_constant_folding,
             skip_passes=config.skip_passes,

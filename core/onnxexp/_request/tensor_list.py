@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from onnxexp._request.module_and_forward import forward_of, is_scripted
+from onnxexp._request.module_and_forward import as_module, forward_of, is_scripted
 from onnxexp._request.pytree_leaves import bind
 from onnxexp._torch_compat import TracedModules
 
@@ -28,12 +28,13 @@ class TensorList(list[torch.Tensor]):
 
 
 def lists_as_leaves(
-    module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], capture: str, shapes: Any = None, axes: Any = None
+    model: Any, args: Sequence[Any], kwargs: Mapping[str, Any], capture: str, shapes: Any = None, axes: Any = None
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return a call whose lists for `List[Tensor]` parameters of a script are leaves.
 
     A list that the user describes element by element in `dynamic_shapes` or `dynamic_axes` stays as many leaves as elements.
     """
+    module = as_module(model)
     if not (is_scripted(module) or capture == "script") or isinstance(module, TracedModules):
         return tuple(args), dict(kwargs)
     call = bind(forward_of(module), args, kwargs)

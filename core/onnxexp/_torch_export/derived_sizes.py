@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 import sympy  # type: ignore[import-untyped]
 from torch.export import ExportedProgram
 
-from onnxexp._capture.example_inputs import derived_dim
 from onnxexp._request.dynamic_shapes import DynamicSpec
 from onnxexp._torch_export.guard_warnings import conditions, unit_sizes
 from onnxexp._torch_export.program_modes import shape_env
@@ -33,7 +32,7 @@ def larger_sizes(program: ExportedProgram, spec: DynamicSpec) -> dict[tuple[int,
     groups = {  # axes of one name and size grow together
         symbol: (size.name, values[symbol])
         for symbol, size in input_symbols(program, spec).items()
-        if size.axis is not None and size.request is not None and derived_dim(size.request.dim) is None
+        if size.axis is not None and size.request is not None and size.request.derived is None
     }
     sizes = dict(values)
     for unit in unit_sizes(program):

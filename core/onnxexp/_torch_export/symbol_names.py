@@ -16,7 +16,6 @@ import torch
 from torch.export import Dim, ExportedProgram
 from torch.utils._sympy.numbers import int_oo
 
-from onnxexp._capture.example_inputs import derived_dim
 from onnxexp._errors import CaptureError
 from onnxexp._request.axis_spec import Axis
 from onnxexp._request.dynamic_shapes import DynamicSpec, user_inputs
@@ -48,7 +47,7 @@ def symbol_names(program: ExportedProgram, spec: DynamicSpec, *, each: bool = Fa
         if isinstance(size.expr, sympy.Symbol) and size.expr not in names:
             names[size.expr] = unused_name(size.name, names.values())
     for size in found:
-        name = size.request.name if size.request is not None and derived_dim(size.request.dim) is None else None
+        name = size.request.name if size.request is not None and size.request.derived is None else None
         if name and name not in names.values():
             names.setdefault(size.expr, name)
     return names | {symbol: size.name for symbol, size in input_symbols(program, spec).items()} if each else names
@@ -131,7 +130,7 @@ def _name_symbol(names: dict[sympy.Expr, str], size: InputSize, name: str) -> No
     """Name the symbol of a size, or the root of its derived Dim."""
     assert size.request is not None
     is_derived = "root" in vars(size.request.dim)
-    root, function = derived_dim(size.request.dim) or (name, int)
+    root, function = size.request.derived or (name, int)
     for symbol in size.expr.free_symbols:
         if (function(symbol) if is_derived else symbol) == size.expr:
             names.setdefault(symbol, root)

@@ -7,7 +7,6 @@ from typing import Any
 
 from onnxexp import OptionError, warn
 from onnxexp.commands import nearest
-from onnxexp.frontends import enum_member
 from onnxexp_torch_onnx.enums import OperatorExportTypes
 
 __all__ = ["CURES", "read"]
@@ -67,4 +66,4 @@ def export_type(asked: Any, aten: Any, raw: Any) -> OperatorExportTypes:
     if isinstance(asked, bool):
         former = "give aten, export_raw_ir and what follows by keyword: the order of torch.onnx's arguments has changed"
         raise OptionError(f"operator_export_type is {asked!r}; {former}")
-    return OperatorExportTypes.ONNX if asked is None else enum_member(OperatorExportTypes, asked, "operator_export_type")
+    return OperatorExportTypes.ONNX if asked is None else OperatorExportTypes.read(asked, "operator_export_type")

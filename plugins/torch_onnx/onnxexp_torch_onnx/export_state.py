@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import torch
 
 from onnxexp import TrainingMode, is_in_onnx_export
-from onnxexp.frontends import enum_member, model_mode
+from onnxexp.frontends import model_mode
 
 __all__ = [
     "disable_log",
@@ -33,7 +33,7 @@ def training_mode(mode: Any) -> TrainingMode:
     """
     if mode is None or isinstance(mode, bool):
         return TrainingMode.TRAINING if mode else TrainingMode.EVAL
-    return enum_member(TrainingMode, mode, "training")
+    return TrainingMode.read(mode, "training")
 
 
 @contextlib.contextmanager

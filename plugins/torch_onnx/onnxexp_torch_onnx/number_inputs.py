@@ -19,7 +19,6 @@ from onnxexp.frontends import (
     ScriptFunction,
     ScriptModule,
     TensorList,
-    as_module,
     forward_of,
     lists_as_leaves,
     register_containers,
@@ -58,7 +57,7 @@ class Example:
             return None
         marked = [torch.export.Dim.DYNAMIC if leaf in numbers else None for leaf in range(len(self.leaves))]
         args, kwargs = pytree.tree_unflatten(marked, self.spec)
-        bound = inspect.signature(forward_of(as_module(self.model))).bind(*args, **kwargs)
+        bound = inspect.signature(forward_of(self.model)).bind(*args, **kwargs)
         shapes = dict(bound.arguments)
         for name, parameter in bound.signature.parameters.items():
             if parameter.kind is parameter.VAR_KEYWORD:
@@ -78,7 +77,7 @@ def read_example(model: Any, args: Any, kwargs: Mapping[str, Any] | None, names:
     register_containers((positional, named))
     scripted = isinstance(model, (ScriptModule, ScriptFunction))
     if scripted:
-        positional, named = lists_as_leaves(as_module(model), positional, named, "script")
+        positional, named = lists_as_leaves(model, positional, named, "script")
     leaves, spec = pytree.tree_flatten((positional, named))
     found = [
         index

@@ -12,7 +12,7 @@ import sympy  # type: ignore[import-untyped]
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from onnxexp.frontends import Axis, DynamicSpec, derived_dim, resize_example
+from onnxexp.frontends import Axis, DynamicSpec, resize_example
 from onnxexp_torchscript.types.abstract_tensor import expr_of
 from onnxexp_torchscript.types.type_inference import TypeInference
 
@@ -170,7 +170,7 @@ def _sizes(spec: DynamicSpec, axes: AxisLengths) -> dict[sympy.Symbol, _Size]:
 
 def _limits(wanted: Axis) -> _Size:
     """Return the least and the largest length of an axis."""
-    derived = derived_dim(wanted.dim)
+    derived = wanted.derived
     bounds = vars(vars(wanted.dim).get("root", wanted.dim))  # also Dim.DYNAMIC(min=..., max=...)
     high = bounds.get("max")
     low, high = bounds.get("min") or 1, high if isinstance(high, int) else None

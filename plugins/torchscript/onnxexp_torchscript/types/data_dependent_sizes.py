@@ -11,7 +11,7 @@ import sympy  # type: ignore[import-untyped]
 import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 
-from onnxexp.frontends import restore_shape_env
+from onnxexp.frontends import ShapeEnvSnapshot
 from onnxexp.graph import TensorType, Value
 from onnxexp_torchscript.types.abstract_tensor import AbstractTensor, expr_of, same
 from onnxexp_torchscript.types.shape_functions import broadcast, goes_into
@@ -90,28 +90,26 @@ class UnbackedSizes:
             if isinstance(expr, sympy.Symbol) and self.env.is_unbacked_symint(expr):
                 self._observed.setdefault(expr, int(seen))
 
-    def differ_in_the_trace(self, before: dict[str, Any]) -> bool:
+    def differ_in_the_trace(self, before: ShapeEnvSnapshot) -> bool:
         """Return whether torch took sizes for equal that differ in the trace."""
         known = {**self.env.backed_var_to_val, **self._observed}
-        tied = self.env.replacements.keys() - before["replacements"].keys()
+        tied = self.env.replacements.keys() - before.replacements.keys()
         pairs = ((known.get(symbol), self.env.replace(symbol).xreplace(known)) for symbol in tied)
         return any(one is not None and other.is_number and one != other for one, other in pairs)
 
-    def untied(self, result: Any, before: dict[str, Any]) -> Any:
+    def untied(self, result: Any, before: ShapeEnvSnapshot) -> Any:
         """Undo torch's assumption that an unbacked size equals another one.
 
         The size may be 1, and broadcast. `before` is a snapshot of the ShapeEnv. The result gets new symbols for these sizes.
         """
         tied = [
-            symbol
-            for symbol in self.env.replacements.keys() - before["replacements"].keys()
-            if self.env.is_unbacked_symint(symbol)
+            symbol for symbol in self.env.replacements.keys() - before.replacements.keys() if self.env.is_unbacked_symint(symbol)
         ]
         if not tied:
             return result
         equal = {*tied, *map(self.env.replace, tied)}
         renewed = self._renewed(result, equal)
-        restore_shape_env(self.env, before)
+        before.restore()
         return renewed
 
     def _renewed(self, result: Any, old: set[Any]) -> Any:

@@ -20,12 +20,10 @@ from torch.utils._sympy.numbers import int_oo
 from onnxexp import CaptureError
 from onnxexp.frontends import (
     DynamicSpec,
-    derived_dim,
+    ShapeEnvSnapshot,
     dim_text,
     fake_kernels,
     name_of_size,
-    restore_shape_env,
-    snapshot_shape_env,
 )
 from onnxexp.graph import Dim, ScalarType, SourceLocation, TensorType, Type, Value
 from onnxexp.torch_ops import functional_overload, overload
@@ -125,7 +123,7 @@ class TypeInference:
         return value
 
     def _symbol(self, wanted: Any, size: int, default: str) -> Any:
-        derived = derived_dim(wanted.dim)
+        derived = wanted.derived
         if derived is None:
             name = wanted.name or default
             return self._named(name, size)
@@ -240,24 +238,24 @@ class TypeInference:
     def _run(
         self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any], where: SourceLocation, local: bool
     ) -> Any:
-        before, guards = snapshot_shape_env(self.env), len(self.env.guards)
+        before, guards = ShapeEnvSnapshot(self.env), len(self.env.guards)
         try:
             result = self.call(op, name, fakes, args)
         except Exception:  # noqa: BLE001 - torch's kernels have no common error for a size that is not known
             result = UNKNOWN
-        fixed = [symbol for symbol, to in self.env.replacements.items() if symbol not in before["replacements"] and to.is_number]
+        fixed = [symbol for symbol, to in self.env.replacements.items() if symbol not in before.replacements and to.is_number]
         doubtful = any(not harmless(guard.expr) for guard in self.env.guards[guards:])
         if doubtful and result is not UNKNOWN:
             doubtful = not self._probe.agrees(op, name, fakes, args, result)
         if result is not UNKNOWN and not doubtful and not fixed:
             tied = self._traced and not self.unbacked.differ_in_the_trace(before)
             return result if tied else self.unbacked.untied(result, before)
-        after = snapshot_shape_env(self.env)
-        restore_shape_env(self.env, before)
+        after = ShapeEnvSnapshot(self.env)
+        before.restore()
         self._forget_fakes(fixed)
         tried = self._probe.result(op, name, fakes, args)
         if tried is UNKNOWN and fixed and not doubtful and not local:  # the call is allowed at this size only
-            restore_shape_env(self.env, after)
+            after.restore()
             self._fixed += [(symbol, where) for symbol in fixed]
             return result
         return tried
@@ -299,7 +297,7 @@ class TypeInference:
         yield
         tied = [symbol for symbol in self.env.replacements.keys() - before if symbol in self.env.backed_var_to_val]
         if tied:
-            restore_shape_env(self.env, {"replacements": {s: to for s, to in self.env.replacements.items() if s not in tied}})
+            ShapeEnvSnapshot(self.env).restore(free=tied)
             self._forget_fakes(tied)
 
     def joined(self, one: Any, other: Any) -> Any:
@@ -394,7 +392,7 @@ class TypeInference:
         automatic = {f"{spec.leaves[index].name}_dim_{axis}" for index, axis in self.inputs if axis is not None}
         for (index, axis), size in self.inputs.items():
             wanted = spec.axes[index][axis] if axis is not None else None
-            if wanted is None or wanted.name is None or derived_dim(wanted.dim) is not None:
+            if wanted is None or wanted.name is None or wanted.derived is not None:
                 continue
             if self.names.get(expr_of(size)) in automatic or not expr_of(size).is_Symbol:
                 self.names[expr_of(size)] = wanted.name
