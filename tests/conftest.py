@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -56,9 +57,9 @@ class SharedRow(CaseRow):
 
 
 @pytest.fixture(autouse=True)
-def seeded() -> None:
-    """Draw the same random numbers in a test whichever tests ran before it."""
-    torch.manual_seed(0)
+def seeded(request: pytest.FixtureRequest) -> None:
+    """Draw random numbers that depend on the name of the test, and not on the tests before it."""
+    torch.manual_seed(zlib.crc32(request.node.name.encode()))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
