@@ -188,3 +188,28 @@ class Sampling(torch.nn.Module):
 
     def forward(self, weights):
         return torch.multinomial(weights, self.count, self.replacement)
+
+
+NAN, INF = float("nan"), float("inf")
+WITH_NAN = torch.tensor([[3.0, NAN, 1.0, INF, -INF, 1.0, NAN, 0.0], [NAN, NAN, 2.0, NAN, NAN, NAN, NAN, INF]])
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("opset", [9, 10, 11, 20])
+def test_nan_is_the_largest(opset: int, dtype: torch.dtype) -> None:
+    def ascending(x: torch.Tensor) -> Any:
+        return *x.sort(stable=True), x.msort(), x.median(1).values, x.nanmedian(1).values, x.topk(4, largest=False).values
+
+    x = WITH_NAN.to(dtype)
+    program = onnxexp.export(ascending, (x,), opset_version=opset, capture="trace")
+    torch.testing.assert_close(program(x), ascending(x), equal_nan=True)
+
+
+@pytest.mark.parametrize("opset", [9, 10, 20])
+def test_nan_is_behind_the_smallest_at_any_size(opset: int) -> None:
+    def smallest(x: torch.Tensor) -> Any:
+        return x.topk(3, largest=False).values, x.kthvalue(2).values
+
+    program = onnxexp.export(smallest, (WITH_NAN,), opset_version=opset, capture="trace", dynamic_axes={"x": [0, 1]})
+    for x in (WITH_NAN, WITH_NAN[:1, 2:], WITH_NAN.flip(1)[:, :5]):
+        torch.testing.assert_close(program(x), smallest(x), equal_nan=True)

@@ -9,9 +9,11 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import select
-from onnxexp_aten.support.arguments import axis_of
+from onnxexp_aten.shape.flip_roll_unfold import reversed_along
+from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.kernel_dtypes import compare, running_dtype, runs
 from onnxexp_aten.support.tensor_sizes import size_at
+from onnxexp_aten.support.view_nodes import sliced
 
 __all__ = ["table", "top"]
 
@@ -21,14 +23,42 @@ table = SymbolicTable("aten")
 def top(op: Builder, x: Tensor, k: Any, axis: int, *, largest: bool) -> tuple[Tensor, Tensor]:
     """Emit ``TopK``: the k largest or smallest elements in order, and their indices.
 
-    The first of equal elements comes first.
+    The first of equal elements comes first, and NaN counts as the largest.
     """
-    inner = running_dtype(op, "TopK", x.dtype)
+    data = op.cast(x, running_dtype(op, "TopK", x.dtype))
+    size = size_at(op, x, axis)
     if largest or runs(op, "TopK", torch.int64):
-        values, indices = op.TopK(op.cast(x, inner), [k], axis=axis, largest=None if largest else 0, outputs=2)
-        return op.cast(values, x.dtype), indices
-    negated, indices = op.TopK(op.Neg(op.cast(x, inner)), [k], axis=axis, outputs=2)
-    return op.cast(op.Neg(negated), x.dtype), indices
+        values, indices = op.TopK(data, [k], axis=axis, largest=None if largest else 0, outputs=2)
+    elif not x.dtype.is_floating_point:
+        negated, indices = op.TopK(op.Neg(data), [k], axis=axis, outputs=2)
+        values = op.Neg(negated)
+    elif isinstance(size, int) or op.opset >= 10:  # at opset 9, the number of elements is static
+        values, indices = _end_of_all(op, data, k, axis, size)
+    else:
+        values, indices = _largest_negated(op, data, k, axis)
+    return op.cast(values, x.dtype), indices
+
+
+def _end_of_all(op: Builder, x: Tensor, k: Any, axis: int, size: Any) -> tuple[Tensor, Tensor]:
+    """Return the k smallest elements: the end of the reversed axis, sorted from the largest."""
+    x = reversed_along(op, x, [axis])
+    values, places = (reversed_along(op, each, [axis]) for each in op.TopK(x, [size], axis=axis, outputs=2))
+    indices = op.Sub(op.Sub(size, 1), places)
+    if not (isinstance(k, int) and k == size):
+        values, indices = (sliced(op, each, axis, 0, k) for each in (values, indices))
+    return values, indices
+
+
+def _largest_negated(op: Builder, x: Tensor, k: Any, axis: int) -> tuple[Tensor, Tensor]:
+    """Return the k smallest elements, with NaN behind all numbers.
+
+    The indices of NaN and infinity may change places.
+    """
+    nan = op.IsNaN(x)
+    negated, indices = op.TopK(op.Where(nan, op.constant(-math.inf, x.dtype), op.Neg(x)), [k], axis=axis, outputs=2)
+    numbers = op.ReduceSum(op.cast(op.Not(nan), torch.float32), axes=[axis], keepdims=1)
+    places = torch.arange(op.static(k), dtype=torch.float32).reshape([-1] + [1] * (rank_of(op, x) - 1 - axis))
+    return op.Where(op.Less(op.constant(places), numbers), op.Neg(negated), op.constant(math.nan, x.dtype)), indices
 
 
 @table("topk")
