@@ -1,4 +1,4 @@
-"""The differences from eager at the borders at opset 20, with their causes.
+"""The differences from eager at the borders at opsets 20 and 9, with their causes.
 
 The borders are NaN, infinities, limits, 0-d and empty tensors.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-__all__ = ["KNOWN_EXTREMES"]
+__all__ = ["KNOWN_AT_9", "KNOWN_EXTREMES"]
 
 _NAN = "ONNX Runtime's ReduceMax, ReduceMin and MaxPool do not return a NaN that eager returns"
 _LOG_SOFTMAX = "ONNX Runtime's LogSoftmax does not return the NaN of an axis with an infinity"
@@ -24,6 +24,7 @@ _POLES = "the smallest number is a pole, at which eager's result depends on the 
 _OVERFLOW = "eager's own steps overflow to NaN, where the result is 0"
 _UNSORTED = "the boundaries are not sorted any more, and eager's result is that of its search"
 _DISTANCE = "eager computes distances as a product of matrices, which makes more of them NaN"
+_DIGITS = "ONNX's Pad, TopK and Clip take floats only before opset 11 or 12: integers above 2**53 lose digits"
 _DEGREE = "a polynomial of a degree as large as an integer"
 
 KNOWN_EXTREMES: Mapping[str, str] = MappingProxyType(
@@ -69,4 +70,16 @@ KNOWN_EXTREMES: Mapping[str, str] = MappingProxyType(
         "histogramdd": "the numbers of bins must be known, and an empty tensor has none",
     }
 )
-"""The reasons by the operator's name in the database."""
+"""The reasons by the operator's name in the database, at opset 20 and before."""
+
+KNOWN_AT_9: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("block_diag", "constant_pad_nd"), _DIGITS),
+        **{f"nn.functional.pad.{mode}": _DIGITS for mode in ("constant", "reflect", "replicate")},
+        **dict.fromkeys(("sort", "msort", "topk", "median", "nanmedian"), _DIGITS),
+        "_unsafe_masked_index_put_accumulate": _DIGITS,
+        **{f"scatter_reduce.{name}": _NAN for name in ("amax", "amin")},
+        "nn.functional.layer_norm": _ORDER,
+    }
+)
+"""The further reasons at opset 9."""

@@ -11,7 +11,7 @@ from typing import TypeVar
 from . import extremes, quantized
 from .judging import FAILURES, Result
 from .known import known
-from .known_extremes import KNOWN_EXTREMES
+from .known_extremes import KNOWN_AT_9, KNOWN_EXTREMES
 from .samples import DTYPES, family_of
 from .tables import COUNTED, OTHERS, ratios
 
@@ -54,9 +54,9 @@ _READING = """In a cell, `yes` means that every sample of every dtype passes at 
 opsets has its own word: `no`, or the share that passes, with the kind of the worst failure. The kinds are `opset` (a later
 opset works), `unsupported` (no lowering), `capture` (torch's own frontend refuses the sample; the reason is beside it),
 `wrong`, `invalid` and `crash`. A dtype in brackets is the only one that fails. Dtypes: f16, f32, f64, i32, i64, u8, bool.
-The column `extremes` has the first sample in float32, float16 and int64, traced at opset 20, with NaN, infinities, zeros of both
-signs and denormals, the dtype's largest and smallest number, 0-d tensors and empty ones, as far as eager takes them. A zero
-equals a zero of the other sign: ONNX Runtime's own Where loses it."""
+The column `extremes` has the first sample in float32, float16 and int64, traced at opsets 9 and 20, with NaN, infinities, zeros
+of both signs and denormals, the dtype's largest and smallest number, 0-d tensors and empty ones, as far as eager takes them. A
+zero equals a zero of the other sign: ONNX Runtime's own Where loses it."""
 
 
 def operator_page(results: Sequence[Result], extreme: Sequence[Result] = ()) -> str:
@@ -176,7 +176,7 @@ def _reason(op: str, results: Sequence[Result]) -> str:
 
 def known_at_borders(op: str, results: Sequence[Result]) -> str:
     """Return the reason of an operator's differences at the borders, "" without any."""
-    return KNOWN_EXTREMES.get(op, "") if any(result.outcome in FAILURES for result in results) else ""
+    return KNOWN_EXTREMES.get(op, KNOWN_AT_9.get(op, "")) if any(result.outcome in FAILURES for result in results) else ""
 
 
 def _passed(outcomes: Counter[str]) -> float:
