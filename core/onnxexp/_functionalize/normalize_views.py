@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import enum
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -165,6 +166,11 @@ def _unbind(call: ViewCall) -> list[Place]:
 def _split(call: ViewCall, dim: int) -> list[Place]:
     """Handle an operator that splits a tensor along one dimension."""
     outputs, dim = call.node.outputs, call.dim(dim)
+    if call.node.op.endswith((".indices", ".array")):  # pieces between indices may overlap
+        bounds = [0, *call.args[1], END]
+        return [call.piece(dim, *ends, output=index) for index, ends in enumerate(itertools.pairwise(bounds))]
+    if isinstance(call.args[1], Value) and isinstance(call.args[1].type, TensorType) and call.args[1].type.sizes != ():
+        return [Sharing.UNKNOWN] * len(outputs)
     found: list[Place] = []
     start: int | Value = 0
     for index, output in enumerate(outputs):

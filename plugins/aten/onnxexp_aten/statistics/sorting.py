@@ -40,7 +40,7 @@ def top(op: Builder, x: Tensor, k: Any, axis: int, *, largest: bool) -> tuple[Te
 
 
 def _end_of_all(op: Builder, x: Tensor, k: Any, axis: int, size: Any) -> tuple[Tensor, Tensor]:
-    """Return the k smallest elements: the end of the reversed axis, sorted from the largest."""
+    """Return the k smallest: the end of the reversed axis, sorted from the largest."""
     x = reversed_along(op, x, [axis])
     values, places = (reversed_along(op, each, [axis]) for each in op.TopK(x, [size], axis=axis, outputs=2))
     indices = op.Sub(op.Sub(size, 1), places)
