@@ -188,6 +188,10 @@ def first_of(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return found + torch.arange(found.shape[0])[:, None]
 
 
+def rows_of_a_table(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return y.new_ones(9, 4).cumsum(0)[: x.shape[0]] + x
+
+
 @pytest.mark.parametrize(
     ("model", "size", "shapes", "conditions"),
     [
@@ -201,7 +205,8 @@ def first_of(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         (first_of, 9, ({0: "n"}, {0: "m"}), ["n <= m"]),
         (first_of, 6, ({0: "n"}, {0: "m"}), []),
         (first_of, 8, ({0: "n"}, {0: "m"}), []),
-        (first_of, 9, ({0: "n"}, {0: 9}), []),  # a table
+        (first_of, 9, ({0: "n"}, {0: 9}), ["n <= 9"]),
+        (rows_of_a_table, 9, ({0: "n"}, {0: 9}), []),
     ],
 )
 def test_two_axes(model: Callable[..., Any], size: int, shapes: Any, conditions: list[str]) -> None:

@@ -300,7 +300,17 @@ class Counting(nn.Module):
         return x + self.seen
 
 
+def overlapping_pieces(x: Tensor) -> tuple[Tensor, Tensor]:
+    y = x.clone()
+    first, _middle, last = torch.tensor_split(y, (3, -1))
+    first.add_(1)
+    return last.mul(2), y
+
+
 @programs(
+    Program(
+        overlapping_pieces, X, at=[(MORE[:n],) for n in (1, 2, 3, 4)], dynamic=[{0}], captures=("export", "trace"), opsets=(18,)
+    ),
     *(
         Program(fn, X, at=[(MORE,)], dynamic=[{0}], captures=BOTH, opsets=OPSETS if fn is set_with_step else ALL)
         for fn in [

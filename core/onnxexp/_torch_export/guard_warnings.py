@@ -15,7 +15,7 @@ import itertools
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, TypeAlias
 
@@ -45,6 +45,7 @@ from onnxexp._capture.torch_state import is_exporting, replace_attributes
 from onnxexp._neutral_graph import SourceLocation
 from onnxexp._request.dynamic_shapes import DynamicSpec, user_inputs
 from onnxexp._torch_export.program_modes import shape_env
+from onnxexp._torch_export.sliced_inputs import ends_of_slices
 from onnxexp._torch_export.squeezed_axes import compared_with_one, is_returned_squeeze, possibly_one
 from onnxexp._torch_export.symbol_names import InputSize, input_symbols, symbol_names
 from onnxexp._user_warnings import warn
@@ -187,10 +188,12 @@ def conditions(program: ExportedProgram, spec: DynamicSpec, fixed: bool = False,
     first: dict[Any, sympy.Symbol] = {}  # one name is one size: the user has declared those equal
     merged = {symbol: first.setdefault((size.name, env.backed_var_to_val[symbol]), symbol) for symbol, size in symbols.items()}
     found: dict[sympy.Expr, str] = {}
+    ends = ends_of_slices(program)
     for guard, source in _decisions(env, program, fixed, known):
         if not samples.keys().isdisjoint(guard.free_symbols):
             expr = guard.xreplace(merged)
-            line = _source_line(env, source, expr, fixed) if expr not in found and _restricts_inputs(env, expr) else ""
+            counts = expr not in found and _restricts_inputs(env, expr)
+            line = _source_line(env, source, expr, fixed, ends) if counts else ""
             if line and not _always_holds(env, expr, small if _counts_at_one(source) else samples, found):
                 found[expr] = line
         elif isinstance(source, SourceLocation) and free_unbacked_symbols(guard):
@@ -276,7 +279,9 @@ def _restricts_inputs(env: ShapeEnv, expr: sympy.Expr) -> bool:
     return not (fits and (expr.lhs - expr.rhs).xreplace(env.backed_var_to_val) == 0)
 
 
-def _source_line(env: ShapeEnv, frame: _GuardSource | SourceLocation, expr: sympy.Expr, fixed: bool) -> str:
+def _source_line(
+    env: ShapeEnv, frame: _GuardSource | SourceLocation, expr: sympy.Expr, fixed: bool, ends: Collection[frozenset[sympy.Symbol]]
+) -> str:
     """Return the line that evaluated the condition; "" if it does not count."""
     if isinstance(frame, SourceLocation):
         return str(frame)
@@ -286,19 +291,22 @@ def _source_line(env: ShapeEnv, frame: _GuardSource | SourceLocation, expr: symp
     elif is_torch_nn(file):
         counts = len(expr.free_symbols) == 1  # on several axes, torch.nn checks only that they fit
     else:
-        counts = frame.name in _OPERATORS and not (frame.name == _SLICE and _bounds_slice(expr))
+        counts = frame.name in _OPERATORS and not (frame.name == _SLICE and _bounds_slice(expr, ends))
         counts = counts or (isinstance(expr, sympy.Eq) and 1 in expr.args and _unit_size(env, expr) is not None)
     if not fixed and (not counts or only_raises_or_warns(file, line)):  # eager raises for such sizes too
         return ""
     return str(frame.users if frame.users.file else code_line(file, line))
 
 
-def _bounds_slice(expr: sympy.Expr) -> bool:
+def _bounds_slice(expr: sympy.Expr, ends: Collection[frozenset[sympy.Symbol]]) -> bool:
     """Return whether a condition only states that a slice ends within a table.
 
     Eager fails beyond the end of a table (or mask) as well. A constant end (``x[:5]``) is different: for a shorter axis, the
-    result is smaller than the program records. So is an end within another axis that is longer in the example.
+    result is smaller than the program records. So is an end within another axis that is longer in the example, and an end
+    within a static axis of an input, which `ends` lists by the symbols.
     """
+    if expr.free_symbols in ends:
+        return False
     upper = dict.fromkeys(expr.free_symbols, sympy.Integer(_STEPS[-1]))
     return isinstance(expr, (sympy.Le, sympy.Ge)) and len(upper) == 1 and not _holds(expr, upper)
 
