@@ -19,7 +19,7 @@ X = torch.randn(3, 4)
 
 
 def export(function: Callable[..., Any], *inputs: torch.Tensor, opset: int, **options: Any) -> onnxexp.ONNXProgram:
-    return onnx_exporter.export(Holder(function), inputs, opset_version=opset, plugins=[plugin, ...], **options)
+    return onnx_exporter.export(Holder(function), inputs, opset_version=opset, **{"plugins": [plugin, ...], **options})
 
 
 def operators(program: onnxexp.ONNXProgram) -> set[str]:
@@ -61,7 +61,7 @@ def torchvision() -> Iterator[None]:
 def test_the_error_names_torchvisions_registration() -> None:
     boxes, scores = torch.tensor([[0, 0, 10, 10.0]]), torch.tensor([0.8])
     with pytest.raises(onnxexp.UnsupportedOperators, match=r"torchvision::nms.*torch_registrations=True"):
-        export(lambda b, s: torch.ops.torchvision.nms(b, s, 0.5), boxes, scores, opset=20, without=["torchvision"])
+        export(lambda b, s: torch.ops.torchvision.nms(b, s, 0.5), boxes, scores, opset=20, plugins=[plugin, "aten", "torch-onnx"])
 
 
 @pytest.mark.usefixtures("torchvision")

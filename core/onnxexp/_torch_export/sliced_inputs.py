@@ -16,9 +16,9 @@ _NEW = re.compile(r"aten\.(new_\w+|\w+_like)\.")
 
 
 def ends_of_slices(program: ExportedProgram) -> set[frozenset[sympy.Symbol]]:
-    """Return the symbols in the end of each slice of a static axis of an input, or of a tensor computed from inputs.
+    """Return the symbols in the end of each slice of a static axis of an input.
 
-    A table, such as a parameter or a mask made in the forward, does not count.
+    A tensor that is computed from inputs counts too; a table, such as a parameter or a mask made in the forward, does not.
     """
     computed: set[Node] = set()
     found: set[frozenset[sympy.Symbol]] = set()
