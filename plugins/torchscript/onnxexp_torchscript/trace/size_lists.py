@@ -34,16 +34,20 @@ _BUILTIN = (types.BuiltinFunctionType, types.MethodDescriptorType)
 def size_lists() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     """Yield replacements (owner, name, function) that pass a traced number as a list."""
     for name in ("roll", *_POOLS, *_CONVOLUTIONS):
-        arguments: Any = next((schema.arguments for schema in schemas(f"aten::{name}")), ())
-        counts = {key: arg.N for index, arg in enumerate(arguments) if arg.N for key in (index, arg.name)}
         for owner in _OWNERS:
             original: Any = getattr(owner, name, None)  # Tensor inherits its methods
-            if isinstance(inspect.unwrap(original), _BUILTIN):  # of a plugin's replacement for torch.export, too
-                yield (
-                    owner,
-                    name,
-                    _with_warning(name, original, counts) if name in _CONVOLUTIONS else _with_lists(original, counts),
-                )
+            if original is not None and (function := _replacement(name, original)) is not None:
+                yield owner, name, function
+
+
+@functools.lru_cache(maxsize=256)  # 8 % of a small traced export
+def _replacement(name: str, original: Callable[..., Any]) -> Callable[..., Any] | None:
+    """Return the replacement of a function of torch; None for a Python function."""
+    if not isinstance(inspect.unwrap(original), _BUILTIN):  # of a plugin's replacement for torch.export, too
+        return None
+    arguments: Any = next((schema.arguments for schema in schemas(f"aten::{name}")), ())
+    counts = {key: arg.N for index, arg in enumerate(arguments) if arg.N for key in (index, arg.name)}
+    return _with_warning(name, original, counts) if name in _CONVOLUTIONS else _with_lists(original, counts)
 
 
 def _with_lists(original: Callable[..., Any], counts: dict[Any, int]) -> Callable[..., Any]:
