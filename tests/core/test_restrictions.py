@@ -213,6 +213,13 @@ def test_two_axes(model: Callable[..., Any], size: int, shapes: Any, conditions:
     assert told(model, X, torch.ones(size, 4), shapes=shapes) == conditions
 
 
+def test_a_call_with_a_slice_beyond_its_axis_is_refused() -> None:
+    program = onnxexp.export(first_of, (X, torch.ones(8, 4)), capture="export", dynamic_shapes=({0: "n"}, {0: "m"}))
+    torch.testing.assert_close(program(X[:3], torch.ones(8, 4)), first_of(X[:3], torch.ones(8, 4)))
+    with pytest.raises(onnxexp.OnnxExporterError, match="right only where n <= m"):
+        program(X, torch.ones(7, 4))
+
+
 def test_a_branch_at_size_1_is_refused_there() -> None:
     with pytest.warns(UserWarning, match="right only where n != 1 "):
         program = onnxexp.export(same_size, (torch.ones(1, 4), X), capture="export", dynamic_shapes=({}, {0: "n"}))

@@ -147,10 +147,21 @@ def restrictions(program: ExportedProgram, spec: DynamicSpec) -> dict[str, Calla
         if _restricts_inputs(env, expr) and not _always_holds(env, expr, samples, found):
             unit = isinstance(expr, (sympy.Ne, sympy.Gt)) and sympy.S.One in expr.args  # most operators compare with 1
             found[expr] = "" if unit else f"{condition_text(expr, names)} (a guard of the given program)"
+    for expr in _ends_within_axes(env, program):  # a mask as long as the tokens: no warning, but other calls are refused
+        found.setdefault(expr, "")
     if told := "; ".join(filter(None, found.values())):
         warn(f"the exported model is right only where {told}. {_CURE}")
     allowed = (*_ranges(program, symbols), *found)
     return {condition_text(expr, names): functools.partial(_allows, expr, symbols) for expr in allowed}
+
+
+def _ends_within_axes(env: ShapeEnv, program: ExportedProgram) -> Iterator[sympy.Expr]:
+    """Yield the conditions that a slice ends within a dynamic axis of an input."""
+    ends = ends_of_slices(program, static=False)
+    for guard, source in _decisions(env, program, fixed=False, known=False):
+        slices = isinstance(source, _GuardSource) and source.name == _SLICE and isinstance(guard, (sympy.Le, sympy.Ge))
+        if slices and any(each < guard.free_symbols for each in ends):
+            yield guard
 
 
 def _stored_guards(program: ExportedProgram, env: ShapeEnv) -> list[sympy.Expr]:
@@ -188,7 +199,7 @@ def conditions(program: ExportedProgram, spec: DynamicSpec, fixed: bool = False,
     first: dict[Any, sympy.Symbol] = {}  # one name is one size: the user has declared those equal
     merged = {symbol: first.setdefault((size.name, env.backed_var_to_val[symbol]), symbol) for symbol, size in symbols.items()}
     found: dict[sympy.Expr, str] = {}
-    ends = ends_of_slices(program)
+    ends = ends_of_slices(program, static=True)
     for guard, source in _decisions(env, program, fixed, known):
         if not samples.keys().isdisjoint(guard.free_symbols):
             expr = guard.xreplace(merged)

@@ -1,4 +1,4 @@
-"""Slices of an input, whose end is another size than that of the sliced axis."""
+"""Slices of an input that end at a size of another axis."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _NEW = re.compile(r"aten\.(new_\w+|\w+_like)\.")
 """Operators that take the shape of a tensor, and not its numbers."""
 
 
-def ends_of_slices(program: ExportedProgram) -> set[frozenset[sympy.Symbol]]:
-    """Return the symbols in the end of each slice of a static axis of an input.
+def ends_of_slices(program: ExportedProgram, *, static: bool) -> set[frozenset[sympy.Symbol]]:
+    """Return the symbols in the end of each slice of an input, along static or dynamic axes.
 
     A tensor that is computed from inputs counts too; a table, such as a parameter or a mask made in the forward, does not.
     """
@@ -31,7 +31,6 @@ def ends_of_slices(program: ExportedProgram) -> set[frozenset[sympy.Symbol]]:
             computed.add(node)
         if node.target is torch.ops.aten.slice.Tensor and node.args[0] in computed:
             axis, end = (node.args[1] if len(node.args) > 1 else 0), node.args[3] if len(node.args) > 3 else None
-            size = node.args[0].meta["val"].shape[axis]
-            if isinstance(size, int) and isinstance(end, Node):
+            if isinstance(end, Node) and isinstance(node.args[0].meta["val"].shape[axis], int) == static:
                 found.add(frozenset(end.meta["val"].node.expr.free_symbols))
     return found
