@@ -16,7 +16,7 @@ _NEW = re.compile(r"aten\.(new_\w+|\w+_like)\.")
 
 
 def ends_of_slices(program: ExportedProgram, *, static: bool) -> set[frozenset[sympy.Symbol]]:
-    """Return the symbols in the end of each slice of an input, along static or dynamic axes.
+    """Return the symbols that end slices of inputs, on static or on dynamic axes.
 
     A tensor that is computed from inputs counts too; a table, such as a parameter or a mask made in the forward, does not.
     """
