@@ -218,6 +218,8 @@ def test_a_call_with_a_slice_beyond_its_axis_is_refused() -> None:
     torch.testing.assert_close(program(X[:3], torch.ones(8, 4)), first_of(X[:3], torch.ones(8, 4)))
     with pytest.raises(onnxexp.OnnxExporterError, match="right only where n <= m"):
         program(X, torch.ones(7, 4))
+    one_size = onnxexp.export(first_of, (X, torch.ones(8, 4)), capture="export", dynamic_shapes=({0: "n"}, {0: "n"}))
+    assert "onnxexp.restrictions" not in one_size.model.metadata_props
 
 
 def test_a_branch_at_size_1_is_refused_there() -> None:

@@ -55,6 +55,7 @@ __all__ = [
     "unit_sizes",
 ]  # fmt: skip
 
+_Ends: TypeAlias = "Callable[[], Collection[frozenset[sympy.Symbol]]]"
 _SLICE = "_compute_slice_index"
 _OPERATORS = {_SLICE, "split"}
 """torch's functions with a guard that determines a result: the length of a slice, the number of parts of a split."""
@@ -147,7 +148,7 @@ def restrictions(program: ExportedProgram, spec: DynamicSpec) -> dict[str, Calla
         if _restricts_inputs(env, expr) and not _always_holds(env, expr, samples, found):
             unit = isinstance(expr, (sympy.Ne, sympy.Gt)) and sympy.S.One in expr.args  # most operators compare with 1
             found[expr] = "" if unit else f"{condition_text(expr, names)} (a guard of the given program)"
-    for expr in _ends_within_axes(env, program):  # a mask as long as the tokens: no warning, but other calls are refused
+    for expr in _ends_within_axes(env, program, _merged(env, symbols)):  # a mask for the tokens: refused, without a warning
         found.setdefault(expr, "")
     if told := "; ".join(filter(None, found.values())):
         warn(f"the exported model is right only where {told}. {_CURE}")
@@ -155,13 +156,27 @@ def restrictions(program: ExportedProgram, spec: DynamicSpec) -> dict[str, Calla
     return {condition_text(expr, names): functools.partial(_allows, expr, symbols) for expr in allowed}
 
 
-def _ends_within_axes(env: ShapeEnv, program: ExportedProgram) -> Iterator[sympy.Expr]:
+def _ends_within_axes(
+    env: ShapeEnv, program: ExportedProgram, merged: Mapping[sympy.Symbol, sympy.Symbol]
+) -> Iterator[sympy.Expr]:
     """Yield the conditions that a slice ends within a dynamic axis of an input."""
-    ends = ends_of_slices(program, static=False)
-    for guard, source in _decisions(env, program, fixed=False, known=False):
-        slices = isinstance(source, _GuardSource) and source.name == _SLICE and isinstance(guard, (sympy.Le, sympy.Ge))
-        if slices and any(each < guard.free_symbols for each in ends):
-            yield guard
+    compared = [
+        guard
+        for guard, source in _decisions(env, program, fixed=False, known=False)
+        if isinstance(source, _GuardSource) and source.name == _SLICE and isinstance(guard, (sympy.Le, sympy.Ge))
+        if len(guard.free_symbols) > 1 and guard.free_symbols <= merged.keys()
+    ]
+    ends = ends_of_slices(program, static=False) if compared else set()
+    for guard in compared:
+        expr = guard.xreplace(merged)
+        if expr is not sympy.true and any(each < guard.free_symbols for each in ends):
+            yield expr
+
+
+def _merged(env: ShapeEnv, symbols: _Symbols) -> dict[sympy.Symbol, sympy.Symbol]:
+    """Return the first symbol of each name and value: the user made these equal."""
+    first: dict[Any, sympy.Symbol] = {}
+    return {symbol: first.setdefault((size.name, env.backed_var_to_val[symbol]), symbol) for symbol, size in symbols.items()}
 
 
 def _stored_guards(program: ExportedProgram, env: ShapeEnv) -> list[sympy.Expr]:
@@ -196,10 +211,9 @@ def conditions(program: ExportedProgram, spec: DynamicSpec, fixed: bool = False,
     """
     env, symbols, names = shape_env(program), input_symbols(program, spec), symbol_names(program, spec, each=True)
     samples, small = ({symbol: _samples(size, least) for symbol, size in symbols.items()} for least in (_LEAST, 1))
-    first: dict[Any, sympy.Symbol] = {}  # one name is one size: the user has declared those equal
-    merged = {symbol: first.setdefault((size.name, env.backed_var_to_val[symbol]), symbol) for symbol, size in symbols.items()}
+    merged = _merged(env, symbols)
     found: dict[sympy.Expr, str] = {}
-    ends = ends_of_slices(program, static=True)
+    ends = functools.cache(lambda: ends_of_slices(program, static=True))  # few programs need it
     for guard, source in _decisions(env, program, fixed, known):
         if not samples.keys().isdisjoint(guard.free_symbols):
             expr = guard.xreplace(merged)
@@ -291,7 +305,11 @@ def _restricts_inputs(env: ShapeEnv, expr: sympy.Expr) -> bool:
 
 
 def _source_line(
-    env: ShapeEnv, frame: _GuardSource | SourceLocation, expr: sympy.Expr, fixed: bool, ends: Collection[frozenset[sympy.Symbol]]
+    env: ShapeEnv,
+    frame: _GuardSource | SourceLocation,
+    expr: sympy.Expr,
+    fixed: bool,
+    ends: _Ends,
 ) -> str:
     """Return the line that evaluated the condition; "" if it does not count."""
     if isinstance(frame, SourceLocation):
@@ -309,17 +327,16 @@ def _source_line(
     return str(frame.users if frame.users.file else code_line(file, line))
 
 
-def _bounds_slice(expr: sympy.Expr, ends: Collection[frozenset[sympy.Symbol]]) -> bool:
+def _bounds_slice(expr: sympy.Expr, ends: _Ends) -> bool:
     """Return whether a condition only states that a slice ends within a table.
 
     Eager fails beyond the end of a table (or mask) as well. A constant end (``x[:5]``) is different: for a shorter axis, the
     result is smaller than the program records. So is an end within another axis that is longer in the example, and an end
     within a static axis of an input, which `ends` lists by the symbols.
     """
-    if expr.free_symbols in ends:
-        return False
     upper = dict.fromkeys(expr.free_symbols, sympy.Integer(_STEPS[-1]))
-    return isinstance(expr, (sympy.Le, sympy.Ge)) and len(upper) == 1 and not _holds(expr, upper)
+    bounds = isinstance(expr, (sympy.Le, sympy.Ge)) and len(upper) == 1 and not _holds(expr, upper)
+    return bounds and expr.free_symbols not in ends()
 
 
 def unit_sizes(program: ExportedProgram) -> list[sympy.Expr]:
