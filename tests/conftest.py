@@ -17,7 +17,7 @@ import onnxexp
 from onnxexp.testing import Case
 from onnxexp.testing._case import CaseRow
 from tests.older_releases import pytest_runtest_makereport, skip_faults  # noqa: F401 - one is a hook
-from tests.tiers import choose_quick_tier, row_of
+from tests.tiers import choose_quick_tier, params_of, row_of
 
 gc.set_threshold(50_000, 20, 100)  # a full collection visits a million objects of torch, and finds nothing
 NEWEST = onnx.defs.onnx_opset_version()
@@ -73,8 +73,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     choose_quick_tier(items, config.getoption("--sample"))
     captures = Captures()
     for item in items:
-        params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}  # some have none
-        row = row_of(item)
+        params, row = params_of(item), row_of(item)
         if row is not None:
             params["check"] = SharedRow(row.case, row.opset, row.dynamic, captures)
         opset = params.get("opset") if row is None else row.opset

@@ -16,12 +16,13 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from onnxexp.testing._case import CaseRow
 
-__all__ = ["choose_quick_tier", "row_of"]
+__all__ = ["choose_quick_tier", "params_of", "row_of"]
 
 SLOW = {
     "aten/test_factorizations.py": 2,
@@ -120,9 +121,13 @@ def choose_quick_tier(items: Sequence[pytest.Item], sample: int) -> None:
 
 def row_of(item: pytest.Item) -> CaseRow | None:
     """Return the row of a `Case` that a test checks; None for other tests."""
-    params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}  # some have none
-    row = params.get("check")
+    row = params_of(item).get("check")
     return row if isinstance(row, CaseRow) else None
+
+
+def params_of(item: pytest.Item) -> dict[str, Any]:
+    """Return the parameters of a test; a function without parameters has no callspec."""
+    return item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
 
 
 def _is_represented(item: pytest.Item) -> bool:
