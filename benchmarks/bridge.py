@@ -17,8 +17,6 @@ import torch
 import onnxexp
 from onnxexp_custom_cpp import runtime
 
-__all__ = ["LIMIT", "measure"]
-
 LIMIT = 30.0
 """The most microseconds that one call may add."""
 _CALLS = 256

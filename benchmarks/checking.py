@@ -23,8 +23,6 @@ import onnxexp
 from . import models
 from .memory import growth
 
-__all__ = ["LIMITS", "NAMES", "measure"]
-
 NAMES = {"resnet50": "relu", "bert-base": "gelu", "llama-110m": "silu"}
 """The models, and the operator of each whose symbolic gets a fault: it computes the absolute value."""
 CHUNK = 128 << 20

@@ -24,8 +24,6 @@ from transformers.models.mixtral.modeling_mixtral import MixtralSparseMoeBlock
 
 import onnxexp
 
-__all__ = ["measure"]
-
 REPEATS, LOADS = 25, 7
 WIDTH, HEADS, EXPERTS, INNER = 512, 8, 8, 896
 QUERY, KEYS, MIDDLE, LAYERS = 640, 320, 1792, 14

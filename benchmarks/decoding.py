@@ -31,8 +31,6 @@ from tests.transformers.exporters import free_axes
 
 from . import pretrained
 
-__all__ = ["CACHES", "COMPOSED", "CONTRIB", "EAGER", "GOAL", "OTHERS", "RATIOS", "SHARED", "TOKENS", "measure", "shares"]
-
 EAGER, DYNAMO = "eager", "dynamo"
 COMPOSED, CONTRIB = "onnxexp", "contrib"
 NEWER, NEWER_CONTRIB = "onnxexp, opset 24", "contrib, opset 24"

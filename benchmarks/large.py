@@ -17,8 +17,6 @@ from .exporters import ONNXEXP
 from .large_models import LARGE, write_checkpoint
 from .large_worker import Job
 
-__all__ = ["LargeResult", "measure"]
-
 TIME_LIMIT = 1.0
 """The most that an export may take, divided by twice torch.export and a copy of the bytes."""
 

@@ -16,8 +16,6 @@ import onnxexp
 
 from .pretrained import Text
 
-__all__ = ["LARGE", "LargeCase", "write_checkpoint"]
-
 _SHARD = 2 << 30
 """Bytes of a checkpoint's file."""
 _CHUNK = 32 << 20

@@ -27,8 +27,6 @@ from .large import LargeResult
 from .large_models import LARGE, LargeCase
 from .results import Run
 
-__all__ = ["SIZES", "graph_figures", "needs"]
-
 MEASURED = "llama-7b"
 SIZES = {
     MEASURED: LARGE[MEASURED],

@@ -22,8 +22,6 @@ from onnxexp._cli.common_arguments import add_common
 from onnxexp._plugins import hookspecs
 from onnxexp._request import config
 
-__all__ = ["EVERYWHERE", "PARTS", "SECTIONS", "fill", "hook_sections", "hooks", "on_page_markdown", "parsers", "unindented"]
-
 CORE = Path(__file__).resolve().parents[1] / "core" / "onnxexp"
 SECTIONS = ("When", "Parameters", "Result", "First or all", "Example")
 EVERYWHERE = ("help", "json", "traceback", "action")

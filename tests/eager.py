@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 import torch
 
-__all__ = ["run_eager"]
-
 _NO_KERNEL = "could not create a primitive"
 """How oneDNN refuses a dtype that the processor has no instructions for."""
 

@@ -15,8 +15,6 @@ import onnxruntime
 import pytest
 from packaging.version import Version
 
-__all__ = ["FAULTS", "LIMITED", "RUNTIME", "Fault", "limit", "skip_faults"]
-
 ONNX, RUNTIME = (Version(package.__version__).release[:2] for package in (onnx, onnxruntime))
 LIMITED = onnx.defs.onnx_opset_version() < 26 or RUNTIME < (1, 31)
 """Whether a test may meet a limit. Today's releases have none, so with them a failure that quotes one is a failure."""

@@ -12,8 +12,6 @@ import zlib
 
 import pytest
 
-__all__ = ["pytest_addoption", "pytest_collection_modifyitems", "pytest_configure", "pytest_report_header"]
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--order", default="", help="the order of files and functions: a number, or 'random'")

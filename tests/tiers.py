@@ -22,8 +22,6 @@ import pytest
 
 from onnxexp.testing._case import CaseRow
 
-__all__ = ["choose_quick_tier", "params_of", "row_of"]
-
 SLOW = {
     "aten/test_factorizations.py": 2,
     "aten/test_transformer_layer.py": 2,

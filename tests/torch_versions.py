@@ -6,8 +6,6 @@ import pytest
 import torch
 from packaging.version import Version
 
-__all__ = ["RELEASE", "needs_torch"]
-
 RELEASE = Version(torch.__version__).release[:2]
 """The release of the installed torch, such as (2, 13)."""
 

@@ -16,8 +16,6 @@ import torch
 
 from onnxexp._model.onnxruntime_session import Session
 
-__all__ = ["CHANGED"]
-
 _ROUNDING = {torch.float16: 4e-3, torch.bfloat16: 3e-2}
 """Of the largest element; 1e-4 for other dtypes, since float64 convolutions are computed as float32."""
 _RANDOM = ("Bernoulli", "Dropout", "Multinomial", "Random")

@@ -10,8 +10,6 @@ from typing import Any, NoReturn
 import pytest
 import torch
 
-__all__ = ["pytest_configure"]
-
 
 def pytest_configure(config: pytest.Config) -> None:
     """Replace `torch.export.export` for the whole run."""

@@ -10,8 +10,6 @@ from onnxexp._neutral_graph import Node
 from onnxexp._pipeline import export
 from onnxexp._request.config import load
 
-__all__ = ["CheckReport", "check"]
-
 _OUTPUT_OPTIONS = ("f", "external_data", "verify", "verbose")
 
 

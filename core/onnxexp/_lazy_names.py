@@ -7,8 +7,6 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["lazy_names"]
-
 
 def lazy_names(
     module: str, homes: Mapping[str, str], submodules: str = ""

@@ -11,8 +11,6 @@ from typing import Any, TypeAlias
 
 import torch
 
-__all__ = ["Dim", "Graph", "Node", "ScalarType", "TensorType", "Type", "Value", "SourceLocation", "replace_values", "values_in"]
-
 Dim: TypeAlias = int | str
 """A size: a number, or the name (or readable expression, as ``"2*batch + 1"``) of a symbolic one."""
 

@@ -32,8 +32,6 @@ from onnxexp._request.export_context import ExportContext
 from onnxexp._request.options import Options, refuse_unknown
 from onnxexp._request.training_mode import TrainingMode
 
-__all__ = ["export"]
-
 
 @refuse_unknown
 def export(

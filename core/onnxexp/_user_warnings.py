@@ -6,8 +6,6 @@ import sys
 import warnings
 from types import FrameType
 
-__all__ = ["warn"]
-
 _SKIPPED_PACKAGES = {"onnxexp", "torch", "contextlib", "functools", "pluggy"}
 
 

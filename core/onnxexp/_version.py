@@ -1,7 +1,5 @@
 """The version of this release, and its range of opsets."""
 
-__all__ = ["DEFAULT_OPSET", "MAX_OPSET", "MIN_OPSET", "__version__"]
-
 __version__ = "0.1.0"
 MIN_OPSET = 9
 """The lowest target opset."""

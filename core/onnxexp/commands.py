@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from onnxexp._model.printable_text import one_line
     from onnxexp._request.untrusted_files import parse_json, parse_toml, read_json
     from onnxexp._serialize.atomic_file import checked_target, file_errors, new_file, write_file
-    from onnxexp._serialize.atomic_folder import MANIFEST, checked_folder, new_folder, written_files
+    from onnxexp._serialize.atomic_folder import checked_folder, new_folder
+    from onnxexp._serialize.file_list import MANIFEST, written_files
     from onnxexp._serialize.hidden_folder import temporary_folder
     from onnxexp._serialize.model_reader import parse_model, read_model
     from onnxexp._suggest import nearest
@@ -55,7 +56,8 @@ __getattr__, __dir__ = lazy_names(
         "_model.printable_text": "one_line",
         "_request.untrusted_files": "parse_json parse_toml read_json",
         "_serialize.atomic_file": "checked_target file_errors new_file write_file",
-        "_serialize.atomic_folder": "MANIFEST checked_folder new_folder written_files",
+        "_serialize.atomic_folder": "checked_folder new_folder",
+        "_serialize.file_list": "MANIFEST written_files",
         "_serialize.hidden_folder": "temporary_folder",
         "_serialize.model_reader": "parse_model read_model",
         "_suggest": "nearest",

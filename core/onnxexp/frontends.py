@@ -24,7 +24,8 @@ if TYPE_CHECKING:
         torch_mode,
     )
     from onnxexp._decompose.node_decomposer import Decomposer
-    from onnxexp._request.dynamic_shapes import Axis, DynamicSpec
+    from onnxexp._request.axis_spec import Axis
+    from onnxexp._request.dynamic_shapes import DynamicSpec
     from onnxexp._request.module_and_forward import forward_of, is_scripted, signature_of, unwrapped
     from onnxexp._request.pytree_leaves import RenamingKey, register_containers
     from onnxexp._request.tensor_list import TensorList, lists_as_leaves
@@ -84,7 +85,8 @@ __getattr__, __dir__ = lazy_names(
         "_capture.size_text": "condition_text dim_text",
         "_capture.source_lines": "code_line is_torch_nn is_user_code model_error only_raises_or_warns",
         "_capture.torch_state": ("model_mode replace_attributes replace_functions torch_mode"),
-        "_request.dynamic_shapes": "Axis DynamicSpec",
+        "_request.axis_spec": "Axis",
+        "_request.dynamic_shapes": "DynamicSpec",
         "_request.module_and_forward": "forward_of is_scripted signature_of unwrapped",
         "_request.pytree_leaves": "RenamingKey register_containers",
         "_request.tensor_list": "TensorList lists_as_leaves",

@@ -16,8 +16,6 @@ from tests.packaging.environments import OURS, ROOT, name_of, project
 
 from .environments import Row
 
-__all__ = ["InstallationError", "Installed", "interpreter", "remove", "requirements"]
-
 
 class InstallationError(Exception):
     """An environment that cannot be made: no interpreter, or pip fails."""

@@ -18,8 +18,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-__all__ = ["EVERY", "OPSET", "PACKAGES", "bench", "conformance", "in_slice", "versions"]
-
 EVERY = 2
 """The slice has about one of so many operators."""
 OPSET = 20

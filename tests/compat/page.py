@@ -12,8 +12,6 @@ from .environments import FIRST, ROWS, Row
 from .measuring import EVERY, OPSET, PACKAGES
 from .results import POINTS, Results, green, share
 
-__all__ = ["PAGE", "page"]
-
 PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 
 _COLUMNS = ("python", "torch", "onnx", "onnxruntime", "onnx-ir", "numpy", "pluggy")

@@ -12,8 +12,6 @@ from typing import Any
 
 from .installing import Installed
 
-__all__ = ["PARTS", "counts", "run", "run_failed", "with_mended", "with_repeated"]
-
 Part = Callable[[Installed, int], dict[str, Any]]
 """(environment, processes) -> the figures, or "problem" and the reason that there are none."""
 

@@ -10,8 +10,6 @@ from tests.packaging.environments import ROOT
 
 from .environments import FIRST
 
-__all__ = ["DATA", "Results", "green", "load", "save", "share"]
-
 DATA = ROOT / "docs" / "reference" / "compatibility.json"
 
 Results = dict[str, dict[str, dict[str, Any]]]

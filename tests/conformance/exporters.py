@@ -16,8 +16,6 @@ import torch
 import onnxexp
 from onnxexp._errors import CaptureError, LoweringError, OnnxExporterError, OpsetError, UnsupportedOperators
 
-__all__ = ["DYNAMIC", "EXPORTERS", "Exported", "Request", "Tensors", "classify", "export", "warm"]
-
 Tensors = tuple[torch.Tensor, ...]
 
 

@@ -16,8 +16,6 @@ import torch
 from . import samples as database
 from .samples import Sample
 
-__all__ = ["DTYPES", "PREFIX", "ROWS", "dtypes_of", "family_of", "operators", "samples"]
-
 PREFIX = "extremes of "
 """The beginning of the operators' names in this part."""
 

@@ -22,8 +22,6 @@ from .exporters import DYNAMIC, Exported, classify, export
 from .samples import Sample
 from .sizes import free_axes, misdeclared, resize_for
 
-__all__ = ["FAILURES", "Judge", "Result", "difference"]
-
 FAILURES = ("wrong", "invalid", "crash", "version", "unsupported", "opset", "capture")
 """The failing outcomes, worst first. The others are "pass", "random" (only shapes are compared), and "eager" (eager fails)."""
 

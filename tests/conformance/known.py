@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-__all__ = ["KNOWN", "KNOWN_QUANTIZED", "known"]
-
 _EIGEN = "ONNX has no eigenvalues of matrices that are not symmetric"
 _LDL = "ONNX has no factorization of symmetric indefinite matrices with LAPACK's pivots"
 _BOTH = {

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-__all__ = ["KNOWN_AT_9", "KNOWN_EXTREMES"]
-
 _NAN = "ONNX Runtime's ReduceMax, ReduceMin and MaxPool do not return a NaN that eager returns"
 _LOG_SOFTMAX = "ONNX Runtime's LogSoftmax does not return the NaN of an axis with an infinity"
 _MODE = "eager counts NaN as equal to nothing, and returns the last"

@@ -15,8 +15,6 @@ from .known_extremes import KNOWN_AT_9, KNOWN_EXTREMES
 from .samples import DTYPES, family_of
 from .tables import COUNTED, OTHERS, ratios
 
-__all__ = ["OURS", "grouped", "operator_page", "operator_table", "row", "rule", "totals"]
-
 OURS = ("export", "trace", "dynamic", "trace-dynamic")
 
 _SHORT = {"float32": "f32", "int64": "i64", "float64": "f64", "float16": "f16", "int32": "i32", "uint8": "u8"}

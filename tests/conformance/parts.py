@@ -10,8 +10,6 @@ from types import ModuleType
 from . import extremes, quantized, samples
 from .judging import Result
 
-__all__ = ["of_part", "part_of"]
-
 
 def part_of(op: str) -> ModuleType:
     """Return the module with an operator's samples; the names differ."""

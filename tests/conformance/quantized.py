@@ -23,8 +23,6 @@ from tests.quantized.samples.operands import PARAMETERS, Layer, Operands, Row, c
 
 from .samples import Sample
 
-__all__ = ["DTYPES", "ROWS", "UNSAMPLED", "dtypes_of", "names_of", "operators", "registered", "sample_of", "samples"]
-
 DTYPES = ("quint8", "qint8", "float32")
 """The dtypes of the samples: float32 where no argument is a quantized tensor."""
 

@@ -9,8 +9,6 @@ from .judging import Result
 from .page import grouped, operator_table, row, rule, totals
 from .quantized import UNSAMPLED, registered
 
-__all__ = ["quantized_page"]
-
 _HEAD = """# Operators on quantized tensors
 
 Models that torch has quantized call operators of the namespace `quantized`, and ATen's operators on quantized tensors. torch's

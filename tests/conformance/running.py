@@ -19,8 +19,6 @@ from typing import Any, TextIO
 from .judging import Result
 from .worker import Task, key
 
-__all__ = ["Runner", "read_results"]
-
 _TASKS_PER_WORKER = 150
 """The lifetime of a worker in tasks; torch's caches of traces keep growing."""
 

@@ -12,8 +12,6 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["DTYPES", "Sample", "dtypes_of", "family_of", "operators", "samples"]
-
 DTYPES = ("float32", "int64", "bool", "float64", "float16", "int32", "uint8")
 
 _LEFT_OUT = ("sparse.", "jiterator", "masked.sparse", "to_sparse", "torch.ops.aten._safe_softmax")

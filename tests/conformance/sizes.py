@@ -9,8 +9,6 @@ import torch
 
 from onnxexp.testing._other_sizes import Sizes, declared_shape, larger_sizes, resized
 
-__all__ = ["Resize", "bordered", "free_axes", "misdeclared", "resize_for"]
-
 Resize = Callable[[torch.Tensor, Sequence[int]], torch.Tensor]
 
 _OF_MATRICES = (

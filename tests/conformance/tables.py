@@ -8,8 +8,6 @@ from types import MappingProxyType
 
 from .judging import FAILURES, Result
 
-__all__ = ["COUNTED", "OTHERS", "PEERS", "failures", "rates", "ratios"]
-
 COUNTED = ("pass", *FAILURES)
 """The outcomes of samples that run in eager and are not random."""
 

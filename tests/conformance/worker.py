@@ -14,8 +14,6 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["Task", "in_turn", "key", "main"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Task:

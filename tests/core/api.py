@@ -15,8 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["DOORS", "SNAPSHOT", "text"]
-
 DOORS = tuple(
     f"onnxexp{door}" for door in ("", ".checking", ".commands", ".frontends", ".graph", ".rewriting", ".testing", ".torch_ops")
 )

@@ -16,8 +16,6 @@ from onnxexp._lowering.assemble import assemble
 from onnxexp._neutral_graph import ScalarType, TensorType
 from onnxexp._serialize import to_proto
 
-__all__ = ["X", "finish", "kinds", "number", "ready", "run", "same", "vector"]
-
 X = torch.tensor([[1.0, -2.0, 3.0], [0.5, 4.0, -1.0]])
 
 

@@ -16,8 +16,6 @@ import pytest
 
 from onnxexp._cli import main
 
-__all__ = ["Ran", "install", "run", "separately"]
-
 ROOT = Path(__file__).parents[2]
 
 

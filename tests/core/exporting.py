@@ -8,8 +8,6 @@ import onnx
 import torch
 from torch import nn
 
-__all__ = ["Affine", "Two", "X", "Y", "kinds", "names", "same", "shape", "valid", "without_context"]
-
 X = torch.randn(2, 3)
 Y = torch.randn(2, 3)
 

@@ -14,8 +14,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["CALLS", "Dtype", "OpCall", "S"]
-
 
 class S(tuple[int, ...]):
     """The shape of an input that is known only at run time."""

@@ -11,8 +11,6 @@ import torch
 from onnxexp import Builder, Tensor
 from onnxexp._neutral_graph import TensorType
 
-__all__ = ["PROGRAMS"]
-
 Program = Callable[[Builder], Any]
 
 

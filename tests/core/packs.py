@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["BROKEN", "DAMAGED", "TABLE", "install", "write_damaged", "write_metadata"]
-
 TABLE = "from onnxexp import SymbolicTable\ntable = SymbolicTable('mine')\ntable.direct({'relu': 'Relu'})\n"
 
 CLASS = "import onnxexp\nclass Pack:\n    {}\ntable = Pack()\n"

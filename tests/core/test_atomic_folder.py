@@ -20,7 +20,8 @@ import pytest
 
 from onnxexp._errors import OptionError, SerializeError
 from onnxexp._serialize import atomic_folder
-from onnxexp._serialize.atomic_folder import MANIFEST, checked_folder, new_folder
+from onnxexp._serialize.atomic_folder import checked_folder, new_folder
+from onnxexp._serialize.file_list import MANIFEST
 from tests.faults.folder_kills import HOWS, state, write, write_user_files
 from tests.faults.interrupted import KILL, interrupted
 

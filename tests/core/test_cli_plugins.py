@@ -9,7 +9,8 @@ import pytest
 
 from onnxexp._cli import plugins_command
 from onnxexp._cli.text_or_json import Output
-from onnxexp._plugins.discovery import InstalledPlugin, PluginStatus
+from onnxexp._plugins.discovery import PluginStatus
+from onnxexp._plugins.installed_plugin import InstalledPlugin
 from onnxexp._request import untrusted_files
 from tests.core.commanding import install, run, separately
 

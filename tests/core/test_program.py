@@ -20,7 +20,8 @@ from onnxexp._builder.dtypes import onnx_dtype
 from onnxexp._errors import OnnxExporterError
 from onnxexp._model import onnxruntime_session
 from onnxexp._model.onnxruntime_session import Session
-from onnxexp._program.program import InputSlot, ONNXProgram, OutputSlot, Signature
+from onnxexp._model.signature import InputSlot, OutputSlot, Signature
+from onnxexp._program.program import ONNXProgram
 
 HEADER = '<ir_version: 10, opset_import: ["": 20]>'
 

@@ -8,8 +8,6 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 
-__all__ = ["TINY", "export"]
-
 TINY = SymbolicTable("aten")
 TINY.direct(
     {

@@ -8,8 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["CASES", "Fn", "case", "x34", "x234"]
-
 Fn = Callable[..., Any]
 CASES: dict[str, tuple[Fn, tuple[Any, ...]]] = {}
 

@@ -17,8 +17,6 @@ from pathlib import Path
 import torch
 from torch.utils import cpp_extension
 
-__all__ = ["load_foo", "ort_library", "torch_library"]
-
 _TORCH = """
 #include <ATen/ATen.h>
 #include <torch/library.h>

@@ -40,8 +40,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["Block", "Page", "blocks", "run"]
-
 _FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,}) *(?P<language>[\w-]*)(?P<rest>[^`]*)$")
 _TITLE = re.compile(r'\btitle="([^"]+)"')
 _OUTPUT = ("", "text")

@@ -14,8 +14,6 @@ from torch.export import Dim
 import onnxexp
 import onnxexp_torch_onnx
 
-__all__ = ["CURES", "OPTIONS", "WARNINGS", "Cure"]
-
 X = torch.arange(6.0).reshape(2, 3) + 1
 LINEAR = nn.Linear(3, 3)
 

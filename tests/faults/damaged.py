@@ -20,8 +20,6 @@ from onnxexp._cli import main
 
 from .fault import fork
 
-__all__ = ["GOOD", "Kind", "command", "outcomes", "variants"]
-
 READ, REFUSED = "right", "clear error"
 GOOD = (READ, REFUSED)
 RAW, HANG, MEMORY, CODE, CRASH = "raw error", "hang", "memory", "code", "crash"

@@ -12,8 +12,6 @@ from .interrupted import FULL_DISK, interrupted
 from .outputs import Output, broken, faults, listed, older
 from .size_limit import size_limit
 
-__all__ = ["FAULTS"]
-
 _LIMITS = 16
 _ERRORS = {ONNXEXP: OnnxExporterError, TORCH_ONNX: Exception}
 """What may be raised, and is expected for each exporter."""

@@ -8,8 +8,6 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["ONNXEXP", "TORCH_ONNX", "Fault", "Row", "fork"]
-
 ONNXEXP = "onnxexp"
 TORCH_ONNX = "torch.onnx"
 

@@ -23,8 +23,6 @@ from onnxexp._serialize.model_reader import read_model
 from .damaged import Kind, command, outcomes
 from .fault import Fault, Row
 
-__all__ = ["FAULTS", "KINDS"]
-
 COUNT = 2000
 
 

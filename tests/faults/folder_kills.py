@@ -11,12 +11,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from onnxexp._serialize.atomic_folder import MANIFEST, new_folder
+from onnxexp._serialize.atomic_folder import new_folder
+from onnxexp._serialize.file_list import MANIFEST
 
 from .fault import Fault, Row
 from .interrupted import INTERRUPTS, interrupted
-
-__all__ = ["FAULTS", "HOWS", "state", "write", "write_user_files"]
 
 HOWS = tuple(INTERRUPTS)
 _ROUNDS = 300

@@ -13,8 +13,6 @@ from typing import Any
 
 from .fault import fork
 
-__all__ = ["FULL_DISK", "INTERRUPTS", "KILL", "interrupted"]
-
 KILL, FULL_DISK = "SIGKILL", "a full disk"
 INTERRUPTS: dict[str, type[BaseException] | None] = {KILL: None, "Ctrl-C": KeyboardInterrupt, "MemoryError": MemoryError}
 """What ends the function: the process, or an exception."""

@@ -11,8 +11,6 @@ from .fault import ONNXEXP, Row
 from .interrupted import KILL, interrupted
 from .outputs import Output, broken, faults, listed, older
 
-__all__ = ["FAULTS"]
-
 
 def _kill(output: Output, row: Row, place: Path) -> None:
     """Kill the write of an output over an older one, then write once more.

@@ -27,8 +27,6 @@ from tests.sweep.rows import cells, rows
 from . import folder_kills
 from .fault import ONNXEXP, TORCH_ONNX, Fault, Row
 
-__all__ = ["OUTPUTS", "PAIR", "TAGS", "Output", "broken", "export_again", "faults", "listed", "older"]
-
 TAGS = ("old", "new", "next")
 """What is there before, what an interrupted process writes, and what is written after that."""
 PAIR = "a model and its data"

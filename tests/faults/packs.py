@@ -19,8 +19,6 @@ from tests.core.packs import BROKEN, DAMAGED, TABLE, install, write_damaged, wri
 
 from .fault import Fault, Row, fork
 
-__all__ = ["FAULTS"]
-
 SECONDS = 120
 HOOK = "import onnxexp\nclass Pack:\n    @onnxexp.hookimpl{}\n    def {}\nplugin = table = Pack()\n"
 SOURCES = {

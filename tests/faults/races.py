@@ -9,8 +9,6 @@ from pathlib import Path
 from .fault import Fault, Row, fork
 from .outputs import OUTPUTS, PAIR, Output, broken, listed
 
-__all__ = ["FAULTS"]
-
 ROUNDS, SAVES = 50, 10
 
 

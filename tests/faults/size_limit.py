@@ -6,8 +6,6 @@ import contextlib
 import resource
 from collections.abc import Iterator
 
-__all__ = ["size_limit"]
-
 
 @contextlib.contextmanager
 def size_limit(size: int) -> Iterator[None]:

@@ -19,8 +19,6 @@ import onnxexp
 
 from .fault import ONNXEXP, TORCH_ONNX, Fault, Row
 
-__all__ = ["FAULTS"]
-
 EXPORTS = {"export": 5, "trace": 40}
 """How often a model is exported for each fault; tracing is fast."""
 

@@ -18,8 +18,6 @@ import torch
 import onnxexp
 from onnxexp._plugins.discovery import discover
 
-__all__ = ["in_child", "preload"]
-
 
 def in_child(function: Callable[..., Any], *args: Any) -> Any:
     """Call a function in a forked child; return its result, or a text without one."""

@@ -20,8 +20,6 @@ from .processes import Child, Ended, finished
 from .program import FRONTENDS, Input, Program, Statement, load
 from .report import read_results, text_of
 
-__all__ = ["Campaign", "warm"]
-
 _MINIMISED = 1
 """The number of programs of a refusal's cause that are minimised; failures are minimised always."""
 _MINIMISING = 120.0

@@ -15,8 +15,6 @@ from tests.conformance.judging import difference
 
 from .running import eager
 
-__all__ = ["Problem", "compared", "is_rounding"]
-
 _STEP = {torch.bfloat16: 8e-3, torch.float16: 1e-3, torch.float32: 1e-6, torch.float64: 1e-6}
 """The relative changes of inputs that a computation should survive. Some kernels for float64 compute in float32."""
 

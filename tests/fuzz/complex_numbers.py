@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .scope import Scope, at_least, floating, is_all, number
 
-__all__ = ["complex_made", "complex_used"]
-
 _MADE = (
     "torch.fft.fft({x})",
     "torch.fft.rfft({x}, dim={d})",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .scope import Scope, boolean, floating, integral
 
-__all__ = ["binary", "chosen", "converted", "promoted_scalar", "size_arithmetic", "unary"]
-
 _FLOAT = (
     "torch.sin({x})", "{x}.tanh()", "torch.sigmoid({x})", "F.gelu({x})", "{x}.abs().sqrt()", "torch.log1p({x}.abs())",
     "{x}.floor()", "{x}.round()", "{x}.sign()", "-{x}", "F.leaky_relu({x}, 0.1)", "F.softplus({x})", "F.hardtanh({x})",

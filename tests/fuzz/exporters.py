@@ -19,8 +19,6 @@ from onnxexp._errors import OnnxExporterError
 
 from .program import Program
 
-__all__ = ["EXPORTERS", "Exported", "exported"]
-
 _RIGHT_ONLY = re.compile(r"right only where (.+?)\. Other sizes", re.DOTALL)
 _CONSTANTS = "Tracing fixes the branches that the example inputs took, and the Python numbers computed from them:"
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .scope import Scope, at_least, is_all, number
 
-__all__ = ["called"]
-
 _CALLS = (
     "def {f}(a, scale=2, shift=0.5):\n    return a * scale + shift\n{v} = {f}({x}, shift={c})",
     "def {f}(a, *, by=None):\n    return a if by is None else a + by\n{v} = {f}({x}, by={y}) - {f}({x})",

@@ -34,8 +34,6 @@ from .scope import Scope, Unfit
 from .sequences import packed
 from .views import view, write, write_through
 
-__all__ = ["generate", "other_sizes"]
-
 _FAMILIES: Mapping[Callable[[Scope], str], int] = {
     unary: 6, binary: 9, promoted_scalar: 5, converted: 4, size_arithmetic: 4, chosen: 2, view: 14, write: 6, write_through: 6,
     indexed: 8, indexed_write: 8, reduced: 10, rearranged: 6, joined: 6, multiplied: 5, created: 5, resampled: 6, layer: 4,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from .scope import Scope, at_least, boolean, floating, is_all, number
 from .views import sliced
 
-__all__ = ["indexed", "indexed_write"]
-
 
 def _indices(s: Scope, size: int, count: int | None = None) -> str:
     """Return the text of a tensor of indices into an axis."""

@@ -21,8 +21,6 @@ from .processes import Ended, in_child
 from .program import Program, load
 from .running import accepts, computes_empty, eager, is_undefined, run_model, run_reference
 
-__all__ = ["FAILURES", "Result", "cause_of", "judge"]
-
 FAILURES = (
     "wrong value",
     "wrong shape",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .scope import Scope, at_least, floating, is_all
 
-__all__ = ["halved"]
-
 _HALVED = (
     "{x}.to({t})",
     "{x}.to({t}) * 2 + 1",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .scope import Scope, at_least, is_all, number
 
-__all__ = ["filled", "selected", "written_where"]
-
 _MASKS = (
     "({x} > {c})",
     "({x} > 0) & ({x} < 2)",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .scope import Scope, at_least, is_all, number
 
-__all__ = ["chained_writes", "strided"]
-
 _STRIDED = (
     "{c}.as_strided({x}.shape, {c}.stride())",
     "{c}.flatten().as_strided(({x}.numel() - 1, 2), (1, 1))",

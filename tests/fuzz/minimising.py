@@ -13,8 +13,6 @@ from .judging import Result, cause_of, judge
 from .processes import Ended, in_child
 from .program import Program, Statement
 
-__all__ = ["minimised", "operators_of", "outcome_in_child"]
-
 _PATIENCE = 25.0
 _VARIABLE = re.compile(r"\b[vx]\d+\b")
 _ASSIGNED = re.compile(r"^ *((?:v\d+(?:, | = ))*v\d+)(?:, [_*]\w*)? = ", re.MULTILINE)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .scope import Scope, at_least, floating, is_all, number
 
-__all__ = ["branch", "layer", "loop", "mutated_buffer", "resampled"]
-
 _RESAMPLED_1D = (
     "F.max_pool1d({x}, 2)", "F.avg_pool1d({x}, 2, 1, 1)", "F.interpolate({x}, scale_factor=2.0)",
     "F.adaptive_avg_pool1d({x}, 2)", "F.interpolate({x}, size=5, mode='linear')",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .scope import Scope, at_least, floating, is_all, number
 
-__all__ = ["distinct", "parted"]
-
 _PARTED = (
     "{v}, {w} = {x}.split([{k}, {x}.shape[{d}] - {k}], {d})",
     "{v}, {w} = torch.split({x}, [{x}.shape[{d}] - {k}, {k}], dim={d})",

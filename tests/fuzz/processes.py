@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Child", "Ended", "finished", "in_child"]
-
 
 @dataclasses.dataclass(eq=False)
 class Ended(Exception):

@@ -15,8 +15,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["FRONTENDS", "KINDS", "Input", "Program", "Statement", "load", "loaded_module"]
-
 FRONTENDS = ("export", "trace", "script")
 
 KINDS = {

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .scope import Scope, at_least, floating, is_all
 
-__all__ = ["contracted", "rearranged_axes"]
-
 
 def _pieces(s: Scope, x: str) -> list[str]:
     """Return the sizes of each axis: the whole, or two factors of it."""

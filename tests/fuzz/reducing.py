@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .scope import Scope, at_least, floating, is_all, number
 
-__all__ = ["created", "joined", "multiplied", "rearranged", "reduced"]
-
 _FLOAT = (
     "{x}.mean({d})", "{x}.mean({d}, keepdim=True)", "{x}.var({d}, correction=0)", "{x}.std({d}, unbiased=False)", "{x}.mean()",
     "torch.logsumexp({x}, {d})", "{x}.norm(2, {d})", "{x}.softmax({d})", "{x}.log_softmax({d})",

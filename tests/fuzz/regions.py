@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .scope import Scope, Unfit, at_least, floating, is_all
 
-__all__ = ["chosen_region", "repeated_region"]
-
 _PREDICATES = (
     "{x}.sum() > 0", "({x} > 0).any()", "{x}.max() > {y}.min()", "({x} > 1).all()", "{x}.shape[{d}] > 3", "{x}.mean() < 0.5",
     "({x} > 9).any()", "{x}.numel() == {y}.numel()",

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from .judging import FAILURES, Result
 
-__all__ = ["one_sided", "read_results", "report", "report_of_frontends", "text_of"]
-
 _TAKEN = ("pass", "rounding", "runtime", "warned")
 """The outcomes of a program that a frontend takes; one that eager refuses at other sizes (\"fixed\") counts for neither."""
 

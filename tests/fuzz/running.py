@@ -14,8 +14,6 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["accepts", "computes_empty", "eager", "is_undefined", "leaves", "run_model", "run_reference"]
-
 
 def eager(module: torch.nn.Module, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Return the results as tensors; a Python number becomes one as well."""

@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 
 import torch
 
-__all__ = ["Predicate", "Scope", "Unfit", "at_least", "boolean", "floating", "integral", "is_all", "number"]
-
 T = TypeVar("T")
 Predicate = Callable[[torch.Tensor], bool]
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .scope import Scope, floating, is_all
 
-__all__ = ["packed"]
-
 _PACKED = (
     "p = nn.utils.rnn.pack_padded_sequence({x}, {n}, batch_first={first}, enforce_sorted=False)\n"
     "{v}, {w} = nn.utils.rnn.pad_packed_sequence({layer}(p)[0], batch_first={first}, total_length={x}.shape[{time}])",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .scope import Scope, Unfit, at_least, boolean, number
 
-__all__ = ["sliced", "subscript", "view", "write", "write_through"]
-
 
 def _bound(s: Scope, x: str, dim: int) -> str:
     """Return a bound of a slice."""

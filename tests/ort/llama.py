@@ -11,8 +11,6 @@ from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
 import onnxexp
 
-__all__ = ["AXES", "Cached", "compare", "inputs", "llama", "operators"]
-
 LAYERS, HEADS, WIDTH, WORDS = 2, 2, 16, 50
 CACHE = {0: "batch", 2: "past"}
 AXES = ({0: "batch", 1: "sequence"}, {0: "batch", 1: "total"}, ((CACHE, CACHE),) * LAYERS)

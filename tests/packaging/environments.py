@@ -23,11 +23,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = [
-    "OURS", "PROJECTS", "ROOT", "Environment", "Ran", "Wheelhouse", "copy_sources", "execute", "link_requirements", "name_of",
-    "project",
-]  # fmt: skip
-
 ROOT = Path(__file__).resolve().parents[2]
 OURS = [ROOT, *sorted(file.parent for file in ROOT.glob("plugins/*/pyproject.toml"))]
 """The folder of every distribution that is released; the core is the first."""

@@ -9,8 +9,6 @@ import textwrap
 import zipfile
 from pathlib import Path
 
-__all__ = ["Pack", "relu_pack"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Pack:

@@ -34,8 +34,6 @@ from tests.packaging.environments import (
     project,
 )  # fmt: skip
 
-__all__ = ["EPOCH", "arguments", "build", "install_bare", "pythons", "set_version", "try_out"]
-
 EPOCH = 1_500_000_000
 """The time of the files where no commit gives one, in seconds since 1970."""
 _VERSION = re.compile(r'(?m)^(__version__|version) = "[^"]+"$')

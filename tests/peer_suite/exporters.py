@@ -16,8 +16,6 @@ import onnxexp
 import onnxexp_torch_onnx
 from onnxexp._torch_compat import ScriptFunction, ScriptModule
 
-__all__ = ["EXPORTERS", "accept_right_exports", "has_exported"]
-
 _export, _old_export = torch.onnx.export, utils._export
 _exports: list[str] = []
 """The exports of this process, which runs one test."""

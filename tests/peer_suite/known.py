@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-__all__ = ["KNOWN", "Known"]
-
 _9, _13, _17, _SCRIPTED = "traced, opset 9", "traced, opset 13", "traced, opset 17", "scripted, opset 17"
 
 

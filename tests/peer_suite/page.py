@@ -15,8 +15,6 @@ import torch
 from .known import KNOWN, Known
 from .running import RUNS, Result
 
-__all__ = ["PAGE", "amend", "counts", "failures", "load", "record", "text", "unexpected"]
-
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "peer-suite.md"
 _RESULTS = PAGE.with_suffix(".json")
 

@@ -17,8 +17,6 @@ from tests.fuzz.processes import Child, Ended, finished
 
 from . import exporters
 
-__all__ = ["RUNS", "Result", "Run", "results"]
-
 _SECONDS = 600
 """The time of a test; the longest takes a minute on an idle core."""
 

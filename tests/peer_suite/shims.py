@@ -12,8 +12,6 @@ import torch.onnx
 from torch.onnx._internal import torchscript_exporter
 from torch.onnx._internal.torchscript_exporter import verification
 
-__all__ = ["install"]
-
 _MOVED = {
     "torch.onnx._globals": "_globals",
     "torch.onnx._type_utils": "_type_utils",

@@ -11,8 +11,6 @@ from pathlib import Path
 from tests.debian_source import unpacked_source
 from tests.torchvision import build_torchvision
 
-__all__ = ["RELEASE", "prepare"]
-
 RELEASE = (2, 6)
 """The last release of PyTorch whose suite runs the TorchScript exporter's tests, and that Debian has."""
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-__all__ = ["GoogLeNet", "MobileNetV2", "MobileNetV3", "ShuffleNet"]
-
 
 class Unit(nn.Sequential):
     """Convolution, batch normalization, and an activation."""

@@ -13,8 +13,6 @@ import onnx
 import onnxruntime
 import pytest
 
-__all__ = ["exact_sums", "saturates"]
-
 
 @functools.cache
 def saturates() -> bool:

@@ -11,8 +11,6 @@ from torch.ao import quantization
 from torch.ao.nn.quantized import FloatFunctional
 from torch.ao.quantization import quantize_fx
 
-__all__ = ["Linear", "Residual", "Transformer", "eager", "fx", "quantum", "reference"]
-
 
 class Linear(nn.Module):
     """Two linear layers, the first with an activation."""

@@ -8,8 +8,6 @@ from torch import Tensor
 
 import onnxexp
 
-__all__ = ["run_unfused"]
-
 
 def run_unfused(program: onnxexp.ONNXProgram, *inputs: Tensor) -> Tensor:
     """Compute the program's first output without ONNX Runtime's optimizations."""

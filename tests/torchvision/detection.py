@@ -15,8 +15,6 @@ from torch import Tensor, nn
 from torchvision.models import detection
 from torchvision.ops.misc import FrozenBatchNorm2d
 
-__all__ = ["MODELS", "made", "matched", "picture", "with_threshold"]
-
 _NONE: dict[str, Any] = {"weights": None, "weights_backbone": None}
 _SMALL: dict[str, Any] = _NONE | {"min_size": 160, "max_size": 260}
 MODELS: dict[str, Callable[[], nn.Module]] = {

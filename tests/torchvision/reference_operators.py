@@ -9,8 +9,6 @@ from torch import Tensor
 
 from onnxexp._torch_ops.schemas import overload
 
-__all__ = ["define"]
-
 _SCHEMAS = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, int sampling_ratio, "

@@ -14,8 +14,6 @@ import onnxexp_transformers
 from onnxexp_transformers.loading import load
 from onnxexp_transformers.tasks import task_of
 
-__all__ = ["Architecture", "architectures", "shaken"]
-
 TEXT: tuple[Mapping[str, int], ...] = ({"batch": 3, "sequence": 17, "target": 9}, {"batch": 1, "sequence": 7, "target": 3})
 """Sizes that an export does not see; its own are 2, 12 and 5."""
 

@@ -10,8 +10,6 @@ import transformers
 from .architecture import Architecture
 from .causal_models import CAUSAL
 
-__all__ = ["ARCHITECTURES"]
-
 SIZES = ({"batch": 3, "past": 7, "sequence": 5}, {"batch": 1, "past": 2, "sequence": 9})
 
 

@@ -7,8 +7,6 @@ from typing import Any
 import torch
 import transformers
 
-__all__ = ["CAUSAL", "causal_model"]
-
 TOKENS = {"vocab_size": 99, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 COMMON: dict[str, Any] = TOKENS | {
     "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,

@@ -8,8 +8,6 @@ import transformers as hf
 
 from .architecture import TEXT, Architecture
 
-__all__ = ["ARCHITECTURES"]
-
 BASE: dict[str, Any] = {
     "vocab_size": 99,
     "hidden_size": 32,

@@ -8,8 +8,6 @@ import transformers as hf
 
 from .architecture import TEXT, Architecture
 
-__all__ = ["ARCHITECTURES", "BART"]
-
 BART: dict[str, Any] = {
     "vocab_size": 99,
     "d_model": 32,

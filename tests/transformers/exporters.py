@@ -21,8 +21,6 @@ from onnxexp_transformers.tasks import Part, task_of
 
 from .architecture import Architecture
 
-__all__ = ["EXPORTERS", "OPSET", "Result", "free_axes", "run"]
-
 OPSET = 20
 
 

@@ -9,8 +9,6 @@ import transformers as hf
 from .architecture import Architecture
 from .vision_configs import VIT
 
-__all__ = ["ARCHITECTURES"]
-
 TEXT: dict[str, Any] = {
     "vocab_size": 99,
     "hidden_size": 32,

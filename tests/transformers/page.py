@@ -11,8 +11,6 @@ import transformers
 from .architecture import Architecture
 from .exporters import OPSET, Result
 
-__all__ = ["page"]
-
 WORDS = {"pass": "passes", "fixed": "fixes a size", "wrong": "wrong", "error": "error", "time": "time"}
 
 

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-__all__ = ["Session", "as_past"]
-
 
 class Session:
     """A graph, called with arrays by name; others than its inputs are ignored."""

@@ -9,8 +9,6 @@ import transformers as hf
 from .architecture import Architecture
 from .encoder_decoder_configs import BART
 
-__all__ = ["ARCHITECTURES"]
-
 BASE: dict[str, Any] = {
     "vocab_size": 32,
     "hidden_size": 32,

@@ -8,8 +8,6 @@ import transformers as hf
 
 from .architecture import Architecture
 
-__all__ = ["ARCHITECTURES"]
-
 VIT: dict[str, Any] = {
     "hidden_size": 32,
     "num_hidden_layers": 2,

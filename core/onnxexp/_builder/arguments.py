@@ -18,8 +18,6 @@ from onnxexp._builder.onnx_schemas import Operator, history, operator
 from onnxexp._builder.tensor import Tensor
 from onnxexp._errors import LoweringError
 
-__all__ = ["find", "split_arguments"]
-
 _EMPTY = {("Resize", "roi"), ("Resize", "scales")}
 """Inputs that some version requires, where an empty tensor means that the input is not given."""
 

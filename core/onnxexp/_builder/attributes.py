@@ -14,8 +14,6 @@ from onnxexp._builder.onnx_schemas import Operator
 from onnxexp._builder.tensor import Tensor
 from onnxexp._builder.torch_tensor_data import TorchTensor
 
-__all__ = ["encode", "guess", "key"]
-
 
 def _plain(value: Any) -> Any:
     """Turn constant Tensors into numbers and lists, dtypes into ONNX's enumeration."""

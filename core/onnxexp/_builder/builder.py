@@ -29,8 +29,6 @@ from onnxexp._errors import LoweringError, OpsetError
 from onnxexp._neutral_graph import Dim, Node, Type
 from onnxexp._request.export_context import ExportContext
 
-__all__ = ["Builder", "Declined", "state_of"]
-
 
 class Declined(LoweringError):
     """A symbolic cannot lower this call.

@@ -25,8 +25,6 @@ from onnxexp._builder.dtypes import torch_dtype
 from onnxexp._builder.onnx_schemas import Operator
 from onnxexp._builder.torch_tensor_data import has_data
 
-__all__ = ["COMPUTED", "VIEWS", "fold"]
-
 _LOGGER = logging.getLogger(__name__)
 _implementation = functools.lru_cache(maxsize=None)(load_op)
 SMALL = 4096

@@ -8,8 +8,6 @@ import functools
 import onnx_ir as ir
 import torch
 
-__all__ = ["torch_dtype", "dtype_of_number", "onnx_dtype", "type_string", "type_text"]
-
 _STRINGS = {"FLOAT": "float", "DOUBLE": "double"}
 
 

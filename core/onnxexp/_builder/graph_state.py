@@ -18,8 +18,6 @@ from onnxexp._builder.torch_tensor_data import TorchTensor
 from onnxexp._neutral_graph import Node, ScalarType, Type
 from onnxexp._request.unique_names import UniqueNames
 
-__all__ = ["GraphState", "Provenance", "Scope", "write_type"]
-
 UNKNOWN_DIM = "unknown_dim"
 """The prefix of unknown sizes' names while the model is built; the model itself leaves such sizes unnamed."""
 _SMALL = 4096

@@ -13,8 +13,6 @@ from onnxexp._builder.torch_tensor_data import TorchTensor
 from onnxexp._errors import LoweringError
 from onnxexp._neutral_graph import TensorType
 
-__all__ = ["infer"]
-
 _DATA_LIMIT = 64
 """Elements up to which the inference gets the contents of a constant: target shapes, axes, …"""
 

@@ -11,8 +11,6 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 
-__all__ = ["Attribute", "Formal", "Operator", "history", "ir_version", "operator"]
-
 _RENAMED = {
     ("TopK", "k"): "K",
     ("Pad", "value"): "constant_value",

@@ -10,8 +10,6 @@ import onnx_ir as ir
 from onnxexp._builder.onnx_schemas import Operator, operator
 from onnxexp._errors import LoweringError, OpsetError
 
-__all__ = ["onnxscript_functions"]
-
 
 def onnxscript_functions(function: Any, opset: int, imports: Mapping[str, int]) -> list[ir.Function]:
     """Define an onnxscript function, then those that it calls, all at `opset`.

@@ -20,8 +20,6 @@ from onnxexp._builder.tensor import Tensor
 from onnxexp._errors import LoweringError, OpsetError
 from onnxexp._version import MAX_OPSET, MIN_OPSET
 
-__all__ = ["OperatorCall", "check_graph_types", "resolve_call"]
-
 
 class OperatorCall(NamedTuple):
     """A call resolved at one opset.

@@ -15,8 +15,6 @@ from onnxexp._builder.tensor import STAMP_HINT, GraphBuilder, Tensor
 from onnxexp._builder.torch_tensor_data import TorchTensor
 from onnxexp._errors import LoweringError
 
-__all__ = ["bind_type_variables", "constant", "dtype_of", "result_dtypes", "tensor", "tensors", "type_of"]
-
 _FALLBACKS = (torch.int64, torch.float32, torch.bool)
 """The dtypes to try for a lone Python number whose own dtype does not fit the operator."""
 

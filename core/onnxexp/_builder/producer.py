@@ -9,8 +9,6 @@ from onnxexp._builder.graph_state import GraphState
 from onnxexp._builder.tensor import Tensor
 from onnxexp._builder.torch_tensor_data import TorchTensor
 
-__all__ = ["Producer", "find_producer"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Producer:

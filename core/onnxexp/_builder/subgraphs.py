@@ -18,8 +18,6 @@ from onnxexp._builder.tensor import GraphBuilder, Tensor
 from onnxexp._errors import LoweringError, OpsetError
 from onnxexp._neutral_graph import ScalarType, TensorType, Type
 
-__all__ = ["ControlFlow"]
-
 LoopBody = Callable[..., tuple[Any, Sequence[Any], Sequence[Any]]]
 
 _IF_OF_OTHER_SHAPES = 11

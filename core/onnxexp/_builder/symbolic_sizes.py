@@ -11,8 +11,6 @@ from typing import Any
 from onnxexp._builder.tensor import GraphBuilder, Tensor
 from onnxexp._neutral_graph import Dim
 
-__all__ = ["compute_size"]
-
 _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "Add", ast.Sub: "Sub", ast.Mult: "Mul", ast.FloorDiv: "Div"}
 """Div rounds towards zero, as FloorDiv does here: sizes are not negative, nor is any dividend of torch.export's expressions."""
 

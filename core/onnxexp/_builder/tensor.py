@@ -11,8 +11,6 @@ import torch
 from onnxexp._errors import LoweringError
 from onnxexp._neutral_graph import Dim, ScalarType, TensorType, Type
 
-__all__ = ["STAMP_HINT", "ComplexTensor", "GraphBuilder", "Tensor", "merge_types", "real_dtype"]
-
 STAMP_HINT = "where onnx has no schema of an operator, set its result's type with x.stamp(onnxexp.graph.TensorType(dtype, sizes))"
 """The cure where a dtype is unknown."""
 

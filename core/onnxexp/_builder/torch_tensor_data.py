@@ -19,8 +19,6 @@ import torch
 from onnxexp._builder.dtypes import onnx_dtype
 from onnxexp._errors import SerializeError
 
-__all__ = ["BinaryWriter", "TorchTensor", "Transposer", "has_data"]
-
 _PIECE = 4 << 20
 """Bytes of one piece that has to be copied."""
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}

@@ -19,8 +19,6 @@ from onnxexp._neutral_graph import Graph, Node, Value, values_in
 from onnxexp._request.pytree_leaves import Leaf
 from onnxexp._user_warnings import warn
 
-__all__ = ["CaptureRefused", "CapturedProgram", "make_functional"]
-
 
 class CaptureRefused(CaptureError):
     """A frontend cannot capture the model, and another one may.

@@ -36,8 +36,6 @@ from onnxexp._torch_compat import NO_TORCHSCRIPT, untested_torch
 from onnxexp._user_warnings import warn
 from onnxexp._version import __version__
 
-__all__ = ["capture"]
-
 _SHOWN = 10
 """How many places are listed in one warning."""
 _TORCHSCRIPT = "torchscript"

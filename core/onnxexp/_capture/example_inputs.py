@@ -24,11 +24,6 @@ from onnxexp._request.axis_spec import Axis
 from onnxexp._request.dynamic_shapes import DynamicSpec
 from onnxexp._request.tensor_list import TensorList
 
-__all__ = [
-    "adapted_inputs", "axis_groups", "bounds", "describe_enlargement", "enlarge", "enlargement_note",
-    "other_examples", "resize_example", "with_sizes",
-]  # fmt: skip
-
 
 @contextlib.contextmanager
 def adapted_inputs(

@@ -24,8 +24,6 @@ from onnxexp._errors import CaptureError
 from onnxexp._request.axis_spec import Axis
 from onnxexp._request.dynamic_shapes import DynamicSpec
 
-__all__ = ["fitting_example", "run_fitting"]
-
 _ATTEMPTS = 48
 """The number of examples that are run."""
 _SORTED = 4096

@@ -13,8 +13,6 @@ from onnxexp._neutral_graph import Graph, Node
 from onnxexp._plugins.foreign_code import calling
 from onnxexp._plugins.plugin import Implementation
 
-__all__ = ["checked_program"]
-
 
 def checked_program(implementation: Implementation, program: CapturedProgram, leaves: int) -> CapturedProgram:
     """Return a frontend's program, whose decompositions are checked too.

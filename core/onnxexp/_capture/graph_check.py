@@ -10,8 +10,6 @@ import torch
 from onnxexp._errors import summary
 from onnxexp._neutral_graph import Graph, Type, Value, values_in
 
-__all__ = ["check_graph"]
-
 
 def check_graph(graph: Graph) -> str:
     """Find a value that is used before it is made, or made twice, or return ""."""

@@ -16,8 +16,6 @@ from onnxexp._capture.source_lines import code_line
 from onnxexp._neutral_graph import SourceLocation
 from onnxexp._user_warnings import warn
 
-__all__ = ["warn_of_kept_tensors"]
-
 _ASSIGNED = re.compile(r"The tensor attributes? (.*) (?:was|were) assigned during export")  # torch.export restores them
 
 

@@ -21,9 +21,6 @@ from onnxexp._request.export_context import ExportContext
 from onnxexp._request.training_mode import TrainingMode
 from onnxexp._torch_compat import ScriptModule
 
-__all__ = ["call_preserved", "restored_state", "run_original", "preserved_model"]
-
-
 _ATOMS = frozenset([torch.nn.Parameter, bool, int, float, str, type(None)])
 """Attributes of these types contain no tensors other than parameters."""
 _LEAVES = (torch.nn.Module, torch.Tensor, type, ModuleType, FunctionType)

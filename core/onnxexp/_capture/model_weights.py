@@ -20,8 +20,6 @@ from onnxexp._request.checkpoint import read_checkpoint
 from onnxexp._request.module_and_forward import is_scripted
 from onnxexp._suggest import nearest
 
-__all__ = ["Weights", "find_weights", "meta_parameters", "with_weights"]
-
 Weights: TypeAlias = "str | os.PathLike[str] | Mapping[str, torch.Tensor]"
 """The path of a safetensors checkpoint, as for `read_checkpoint`, or tensors by name."""
 _SHOWN = 8

@@ -11,8 +11,6 @@ from onnxexp._request.dynamic_shapes import DynamicSpec
 from onnxexp._suggest import nearest
 from onnxexp._user_warnings import warn
 
-__all__ = ["name_output_axes"]
-
 
 def name_output_axes(outputs: Mapping[str, Any], spec: DynamicSpec, varying: dict[Any, tuple[Dim, ...]]) -> None:
     """Name the outputs' axes by `dynamic_axes`, and keep the expressions of others.

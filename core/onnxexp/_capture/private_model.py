@@ -16,8 +16,6 @@ import torch
 
 from onnxexp._torch_compat import ScriptModule
 
-__all__ = ["private_model", "private_tensors"]
-
 _CONTAINERS = frozenset([list, tuple, dict, OrderedDict, set, frozenset])
 _ENDS = (type, types.ModuleType, types.BuiltinFunctionType, types.CodeType, torch.fx.Graph)
 """Objects that are not followed; a graph refers to its GraphModule, which does not run through it."""

@@ -17,8 +17,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from onnxexp._capture.torch_state import is_exporting, replace_attributes, silence_torch_loggers, silence_warnings
 
-__all__ = ["exact_reshape_sizes", "fake_kernels"]
-
 
 @contextlib.contextmanager
 def exact_reshape_sizes() -> Iterator[None]:

@@ -11,8 +11,6 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from onnxexp._torch_compat import forget_replacements
 
-__all__ = ["ShapeEnvSnapshot", "clear_caches"]
-
 
 class ShapeEnvSnapshot:
     """The containers of a ShapeEnv that a call may change, as they were.

@@ -14,8 +14,6 @@ from sympy.printing.str import StrPrinter  # type: ignore[import-untyped]
 
 from onnxexp._neutral_graph import Dim
 
-__all__ = ["condition_text", "dim_text"]
-
 
 def dim_text(size: Any, names: dict[sympy.Expr, str]) -> Dim:
     """Return a size as a number, or the readable text of a symbolic one.

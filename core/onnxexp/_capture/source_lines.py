@@ -28,20 +28,6 @@ from onnxexp._capture.torch_state import is_exporting, replace_attributes
 from onnxexp._errors import CaptureError
 from onnxexp._neutral_graph import SourceLocation
 
-__all__ = [
-    "user_line_above",
-    "code_line",
-    "model_error",
-    "only_raises_or_warns",
-    "is_installed",
-    "is_torch_nn",
-    "is_user_code",
-    "innermost_user_line",
-    "node_location",
-    "record_user_lines",
-    "metadata_location",
-]
-
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in [^\n]*\n?(?P<code>[^\n]*)')
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _BESIDE_TORCH = os.path.dirname(_TORCH[:-1]) + os.sep

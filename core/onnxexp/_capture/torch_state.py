@@ -23,19 +23,6 @@ from torch.onnx._internal.exporter import _flags
 from onnxexp._errors import CaptureError
 from onnxexp._request.training_mode import TrainingMode
 
-__all__ = [
-    "LOCK",
-    "silence_torch_loggers",
-    "is_exporting",
-    "model_mode",
-    "silence_torch_export",
-    "silence_warnings",
-    "replace_attributes",
-    "replace_functions",
-    "torch_mode",
-    "unwind_functorch",
-]
-
 LOCK = threading.RLock()
 """Guards torch's tracers: their mode stacks and patches are global to the process."""
 

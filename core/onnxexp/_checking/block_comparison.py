@@ -18,8 +18,6 @@ from onnxexp._checking.reference_session import to_torch
 from onnxexp._errors import OnnxExporterError
 from onnxexp._neutral_graph import Graph, Node
 
-__all__ = ["compare_blocks"]
-
 _MAX_ITERATIONS = 1000
 """A loop is compared iteration by iteration up to this one."""
 

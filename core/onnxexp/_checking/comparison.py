@@ -22,8 +22,6 @@ from onnxexp._model.printable_text import one_line
 from onnxexp._neutral_graph import TensorType
 from onnxexp._request.tensor_list import TensorList
 
-__all__ = ["Comparison", "Tolerances", "VerificationReport", "compare", "run_eager", "type_name"]
-
 Tolerances: TypeAlias = Mapping[torch.dtype, "tuple[float | None, float | None]"]
 """``(rtol, atol)`` by dtype; None leaves the default."""
 

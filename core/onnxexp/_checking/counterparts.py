@@ -11,8 +11,6 @@ import torch
 from onnxexp._builder.dtypes import torch_dtype
 from onnxexp._neutral_graph import Node, ScalarType, TensorType, Value
 
-__all__ = ["Counterparts", "as_captured", "as_onnx"]
-
 
 class Counterparts:
     """The ONNX value of each captured value in one model, by the names of a record.

@@ -16,8 +16,6 @@ from onnxexp._checking.onnx_slices import SlicedRun, boundary, slice_model
 from onnxexp._checking.torch_interpreter import Interpreter
 from onnxexp._neutral_graph import Node, Value, values_in
 
-__all__ = ["Evidence", "border", "gather", "region_inputs"]
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Evidence:

@@ -16,8 +16,6 @@ from onnxexp._model.onnxruntime_session import Prepare, Session
 from onnxexp._model.signature import Signature
 from onnxexp._request.dynamic_shapes import DynamicSpec
 
-__all__ = ["Exported", "opener"]
-
 
 class Exported(Protocol):
     """An exported model with its original, see `ONNXProgram`."""

@@ -21,8 +21,6 @@ from onnxexp._errors import OnnxExporterError
 from onnxexp._model.lowering_record import LoweringRecord
 from onnxexp._neutral_graph import Graph
 
-__all__ = ["find_origin"]
-
 _MOST = 20
 """Faults whose exact node is looked for; the others are reported as they are."""
 

@@ -9,8 +9,6 @@ from typing import Any
 from onnxexp._model.lowering_record import LoweringRecord
 from onnxexp._neutral_graph import Graph, Node, Value, replace_values
 
-__all__ = ["flattened"]
-
 
 def flattened(record: LoweringRecord) -> LoweringRecord:
     """Return the record with the nodes of decompositions in its graph.

@@ -20,8 +20,6 @@ from onnxexp._checking.torch_interpreter import CannotRun, Interpreter, is_rando
 from onnxexp._model.origins import origin_of
 from onnxexp._neutral_graph import Graph, Node, Value, replace_values, values_in
 
-__all__ = ["GraphComparison", "Settings"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Settings:

@@ -26,8 +26,6 @@ from onnxexp._errors import OptionError
 from onnxexp._model.lowering_record import LoweringRecord
 from onnxexp._neutral_graph import Value
 
-__all__ = ["NodeComparison", "find_mismatch"]
-
 
 @dataclasses.dataclass(eq=False)
 class NodeComparison:

@@ -15,8 +15,6 @@ from onnxexp._errors import OptionError, VerificationError
 from onnxexp._model.printable_text import one_line
 from onnxexp._neutral_graph import Node
 
-__all__ = ["MismatchReport", "NodeReport", "Origin"]
-
 Status = Literal["ok", "fault", "merged", "unchecked"]
 
 

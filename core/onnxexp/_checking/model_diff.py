@@ -13,8 +13,6 @@ from onnxexp._model.model_text import node_text
 from onnxexp._model.printable_text import one_line
 from onnxexp._model.type_text import type_text
 
-__all__ = ["ModelDiff", "ModuleDiff", "diff_models"]
-
 _VALUE = re.compile(r"%[^\s:,()\[\]{}]+")
 
 

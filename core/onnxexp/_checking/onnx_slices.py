@@ -11,8 +11,6 @@ import torch
 
 from onnxexp._builder.dtypes import onnx_dtype, torch_dtype
 
-__all__ = ["OpenSession", "Runner", "SlicedRun", "boundary", "free_values", "slice_model"]
-
 
 class Runner(Protocol):
     """A loaded model, in ONNX Runtime or the reference evaluator."""

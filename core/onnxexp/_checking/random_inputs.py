@@ -10,8 +10,6 @@ from torch.utils import _pytree as pytree
 
 from onnxexp._request.tensor_list import TensorList
 
-__all__ = ["random_like"]
-
 _FEW = 16
 """An example with up to so many different numbers is taken for a mask or labels: its own numbers are drawn."""
 

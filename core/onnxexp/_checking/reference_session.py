@@ -18,8 +18,6 @@ from onnxexp._builder.torch_tensor_data import TorchTensor
 from onnxexp._errors import OnnxExporterError
 from onnxexp._serialize import to_proto
 
-__all__ = ["ReferenceSession", "to_torch"]
-
 
 class ReferenceSession:
     """A model in the reference evaluator.

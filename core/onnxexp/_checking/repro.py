@@ -17,8 +17,6 @@ from onnxexp._serialize import WriteOptions, save
 from onnxexp._serialize.atomic_file import file_errors, write_file
 from onnxexp._torch_ops.schemas import overload
 
-__all__ = ["write_repro"]
-
 
 def write_repro(evidence: Evidence, text: str, folder: Path) -> Path:
     """Write ``repro.py``, ``model.onnx`` and ``data.pt`` into a folder.

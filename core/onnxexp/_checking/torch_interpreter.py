@@ -11,8 +11,6 @@ from torch.utils import _pytree as pytree
 from onnxexp._neutral_graph import Graph, Node, Value, replace_values
 from onnxexp._torch_ops.schemas import overload
 
-__all__ = ["CannotRun", "Interpreter", "is_random"]
-
 Env = Mapping[Value, Any]
 
 

@@ -20,8 +20,6 @@ from onnxexp._model.declared_sizes import size_at
 from onnxexp._neutral_graph import Value, values_in
 from onnxexp._request.dynamic_shapes import DynamicSpec
 
-__all__ = ["InputCase", "cases_of", "verify"]
-
 
 class InputCase(NamedTuple):
     """Inputs to compare on.

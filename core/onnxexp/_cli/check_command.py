@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from onnxexp._check import CheckReport
     from onnxexp._neutral_graph import Node
 
-__all__ = ["arguments", "run"]
-
 _NOT_FOR_CHECKS = ("external_data", "verify", "verbose")
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from onnxexp._errors import OptionError
 
-__all__ = ["UsageError", "add_common", "add_selection", "add_target", "dynamic_shapes", "names", "selection"]
-
 
 class UsageError(Exception):
     """The command line is malformed.

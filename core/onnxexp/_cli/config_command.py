@@ -9,8 +9,6 @@ from onnxexp._cli.common_arguments import add_selection, selection
 from onnxexp._cli.text_or_json import Output
 from onnxexp._request import config
 
-__all__ = ["arguments", "load", "run"]
-
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""

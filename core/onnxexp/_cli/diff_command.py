@@ -8,8 +8,6 @@ from pathlib import Path
 
 from onnxexp._cli.text_or_json import Output, Progress
 
-__all__ = ["arguments", "run"]
-
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""

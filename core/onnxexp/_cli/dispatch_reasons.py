@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from onnxexp._symbolics.dispatch import Candidate, Dispatcher
     from onnxexp._symbolics.table import Symbolic
 
-__all__ = ["Claim", "claims"]
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Claim:

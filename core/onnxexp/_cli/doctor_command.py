@@ -19,8 +19,6 @@ from onnxexp._plugins.discovery import damaged, discover
 from onnxexp._request import config
 from onnxexp._version import MAX_OPSET, __version__
 
-__all__ = ["arguments", "run"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Finding:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from onnxexp._model.origins import NodeOrigin
 
-__all__ = ["arguments", "run"]
-
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""

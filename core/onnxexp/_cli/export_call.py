@@ -15,8 +15,6 @@ from onnxexp._cli.text_or_json import Progress
 from onnxexp._errors import OptionError
 from onnxexp._request import config
 
-__all__ = ["Prepared", "add_arguments", "flags_in_messages", "prepare"]
-
 _FLAGS = {
     "opset_version": ("opset", "--opset"),
     "dynamic_shapes": ("dynamic", "--dynamic"),

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from onnxexp._program.program import ONNXProgram
     from onnxexp._serialize import SavedFile
 
-__all__ = ["arguments", "run"]
-
 _LOADING = "load torch and the model"
 """The stage before the export, which is not part of its time."""
 

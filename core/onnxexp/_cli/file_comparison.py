@@ -39,8 +39,6 @@ from onnxexp._request.tensor_list import TensorList, lists_as_leaves
 from onnxexp._serialize.model_reader import read_model
 from onnxexp._version import DEFAULT_OPSET
 
-__all__ = ["Comparer"]
-
 
 class Comparer:
     """An ONNX file in ONNX Runtime, to compare with a model.

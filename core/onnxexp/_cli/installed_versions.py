@@ -10,8 +10,6 @@ from packaging import requirements as standard
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-__all__ = ["PACKAGES", "TESTED", "Requirement", "installed", "requirements"]
-
 _COLUMNS = ("python", "torch", "onnx", "onnx-ir", "onnxruntime", "onnxscript", "pluggy")
 _ROWS = (
     "3.11 2.13 1.23 1.1 1.32 0.7 1.7",

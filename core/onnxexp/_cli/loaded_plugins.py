@@ -8,8 +8,6 @@ from onnxexp._plugins.loading import load_plugin
 from onnxexp._plugins.plugin import Plugin
 from onnxexp._request.config import Config
 
-__all__ = ["load_all"]
-
 
 def load_all(config: Config) -> list[tuple[PluginStatus, Plugin | PluginError | None]]:
     """Load all installed plugins.

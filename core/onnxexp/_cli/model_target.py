@@ -26,8 +26,6 @@ from onnxexp._request.module_and_forward import forward_of
 from onnxexp._suggest import nearest
 from onnxexp._torch_compat import NO_TORCHSCRIPT, ScriptModule
 
-__all__ = ["Target", "load_target", "read_input"]
-
 _SPEC = re.compile(r"(?:(?P<name>[^=\[\]]+)=)?(?P<dtype>\w+)\[(?P<sizes>[\d\s,]*)\]")
 _SEED = 0
 _SCRIPTED = (".pt", ".pth", ".ts")

@@ -10,8 +10,6 @@ from onnxexp._cli.common_arguments import add_selection
 from onnxexp._cli.config_command import load
 from onnxexp._cli.text_or_json import Output, Progress
 
-__all__ = ["arguments", "run"]
-
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""

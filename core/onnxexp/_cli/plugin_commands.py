@@ -26,8 +26,6 @@ from onnxexp._plugins.installed_plugin import InstalledPlugin
 from onnxexp._plugins.isolated_import import import_object
 from onnxexp._request import config
 
-__all__ = ["GROUP", "TARGETS", "export_command", "find", "problems"]
-
 GROUP = "onnxexp.commands"
 TARGETS = "onnxexp.targets"
 

@@ -17,8 +17,6 @@ from pathlib import Path
 from onnxexp._errors import OptionError
 from onnxexp._plugins.discovery import discover
 
-__all__ = ["create", "write_new"]
-
 _PROJECT, _PACKAGE = "acme-ops", "acme_ops"
 """The example's names, replaced in its texts and paths."""
 

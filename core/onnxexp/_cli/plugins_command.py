@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from onnxexp._errors import PluginError
     from onnxexp._plugins.plugin import Plugin
 
-__all__ = ["arguments", "run"]
-
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""

@@ -36,8 +36,6 @@ from torch.export.pt2_archive._package import PT2ArchiveReader, load_pt2
 from onnxexp._errors import OptionError
 from onnxexp._request.untrusted_files import open_regular
 
-__all__ = ["load_archive"]
-
 _MODEL = "model"
 _WEIGHTS_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 _FORCED_PICKLE = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"

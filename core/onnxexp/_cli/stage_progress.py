@@ -6,8 +6,6 @@ from onnxexp._cli.text_or_json import Progress
 from onnxexp._neutral_graph import Node
 from onnxexp._plugins.hookspecs import hookimpl
 
-__all__ = ["Stages"]
-
 _STEP = 50
 """Nodes between two updates."""
 

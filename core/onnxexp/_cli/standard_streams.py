@@ -6,8 +6,6 @@ import os
 import sys
 from typing import TextIO
 
-__all__ = ["complain", "discard", "open_closed_streams"]
-
 
 def open_closed_streams() -> None:
     """Connect each closed standard stream to the null device.

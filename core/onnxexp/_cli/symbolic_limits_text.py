@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from onnxexp._symbolics.table import Symbolic
 
-__all__ = ["limits"]
-
 
 def limits(symbolic: Symbolic) -> str:
     """Return an entry's limits, such as ``opset 13 to 17, float32``.

@@ -18,8 +18,6 @@ from onnxexp._model.printable_text import one_line, printable
 if TYPE_CHECKING:
     from rich.text import Text
 
-__all__ = ["Output", "Progress", "readable", "styled"]
-
 _REPLACED = {"×": "x", "–": "-", "—": "-", "…": "...", "→": "->", "✓": "ok", "✗": "x"}
 _STYLES = {
     "ok": "green", "on": "green", "loaded": "green",

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from onnxexp._checking.comparison import VerificationReport
     from onnxexp._cli.file_comparison import Comparer
 
-__all__ = ["arguments", "run"]
-
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""

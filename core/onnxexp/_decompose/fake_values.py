@@ -11,8 +11,6 @@ import torch
 
 from onnxexp._neutral_graph import Dim, ScalarType, TensorType, Type, Value
 
-__all__ = ["DROPPED", "SCALAR_OPS", "scalar_op", "type_of", "typed_value"]
-
 _SAME_NAME = ("add", "sub", "mul", "floordiv", "pow", "neg", "eq", "ne", "lt", "le", "gt", "ge")
 SCALAR_OPS: dict[Any, str] = {
     **{getattr(operator, name): f"aten::{name}" for name in _SAME_NAME},

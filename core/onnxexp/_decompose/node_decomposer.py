@@ -31,8 +31,6 @@ from onnxexp._functionalize import drop_dead, functionalize
 from onnxexp._neutral_graph import Dim, Graph, Node, ScalarType, TensorType, Type, Value, replace_values
 from onnxexp._torch_ops.schemas import overload
 
-__all__ = ["Decomposer"]
-
 _LOGGER = logging.getLogger(__name__)
 
 

@@ -22,8 +22,6 @@ from onnxexp._neutral_graph import Dim, Graph, Node, Value
 from onnxexp._request.unique_names import UniqueNames
 from onnxexp._torch_ops.schemas import bind, full_name
 
-__all__ = ["OpRecorder"]
-
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _DETACH = torch.ops.aten.detach.default
 _LIFT = torch.ops.aten.lift_fresh.default

@@ -12,8 +12,6 @@ from onnxexp._decompose.fake_values import scalar_op, type_of
 from onnxexp._errors import CaptureError
 from onnxexp._neutral_graph import Dim, Graph, Node, ScalarType, TensorType, Value
 
-__all__ = ["SizeExpressions"]
-
 _ARITHMETIC = {
     "Add": "aten::add",
     "Mul": "aten::mul",

@@ -17,8 +17,6 @@ from onnxexp._functionalize.contiguity import Contiguity
 from onnxexp._functionalize.mutation import is_tensor, mutation_info, results
 from onnxexp._neutral_graph import Graph, Node, Value, values_in
 
-__all__ = ["Aliases", "values_used"]
-
 
 class Aliases:
     """The classes of values that may share memory.

@@ -15,8 +15,6 @@ from onnxexp._functionalize.memory import MemoryState
 from onnxexp._functionalize.places import Ref, refuse
 from onnxexp._neutral_graph import Graph, Node, Value, values_in
 
-__all__ = ["rewrite_blocks"]
-
 
 def rewrite_blocks(rewriter: InPlaceRewriter, node: Node) -> None:
     """Rewrite a node with blocks, and the blocks.

@@ -19,8 +19,6 @@ from onnxexp._functionalize.mutation import MutationInfo, changes_strides, is_te
 from onnxexp._neutral_graph import Dim, Graph, Node, TensorType, Value, replace_values, values_in
 from onnxexp._torch_ops.schemas import overload
 
-__all__ = ["Contiguity", "on_meta"]
-
 _ALWAYS = frozenset(
     f"aten::{name}"
     for names in ["contiguous new_zeros new_ones new_full new_empty", "matmul mm bmm addmm linear", "gather index_select take"]

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from onnxexp._functionalize.places import refuse
 from onnxexp._neutral_graph import Dim, Graph, Node, TensorType, Value
 
-__all__ = ["fill_diagonals"]
-
 _OP = "aten::fill_diagonal_"
 
 

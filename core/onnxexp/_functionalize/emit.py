@@ -9,8 +9,6 @@ from onnxexp._functionalize.mutation import mutation_info
 from onnxexp._neutral_graph import Dim, Node, ScalarType, SourceLocation, TensorType, Type, Value
 from onnxexp._torch_ops.schemas import bind
 
-__all__ = ["END", "Emitter", "differ", "is_static", "same_sizes"]
-
 END = 2**63 - 1
 """The end of a slice up to the end, for any size."""
 

@@ -31,8 +31,6 @@ from onnxexp._neutral_graph import Graph, Node, ScalarType, SourceLocation, Tens
 from onnxexp._torch_ops.result_types import result_types
 from onnxexp._torch_ops.schemas import bind, overload
 
-__all__ = ["InPlaceRewriter"]
-
 _ONLY_SIZES = frozenset(
     f"aten::{name}"
     for name in [

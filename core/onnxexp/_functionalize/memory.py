@@ -15,8 +15,6 @@ from onnxexp._functionalize.places import Ref, View, refuse
 from onnxexp._functionalize.write_back import can_write, is_part, make_view, write_back
 from onnxexp._neutral_graph import SourceLocation, Value
 
-__all__ = ["Memory", "MemoryState"]
-
 
 @dataclasses.dataclass(slots=True)
 class MemoryState:

@@ -15,9 +15,6 @@ import torch
 from onnxexp._neutral_graph import Node, TensorType, Value
 from onnxexp._torch_ops.schemas import cache_by_operator, overload, schemas
 
-__all__ = ["RESIZE_CURE", "RESIZING", "SETTING", "ALIASING_COMPOSITES", "MutationInfo"]
-__all__ += ["mutation_info", "is_out", "is_tensor", "packet", "changes_strides", "results", "functional_overload"]
-
 ALIASING_COMPOSITES = frozenset(
     f"aten::{name}"
     for name in [

@@ -20,8 +20,6 @@ from onnxexp._functionalize.mutation import mutation_info, packet
 from onnxexp._functionalize.places import Ref, View
 from onnxexp._neutral_graph import Dim, Node, TensorType, Value
 
-__all__ = ["Sharing", "ViewCall", "places"]
-
 
 class Sharing(enum.Enum):
     """The relation of a result that is no known view to the argument."""

@@ -14,8 +14,6 @@ from onnxexp._functionalize.places import refuse
 from onnxexp._functionalize.write_back import are_apart
 from onnxexp._neutral_graph import Graph, Node, Value
 
-__all__ = ["refuse_scatters_into_overlaps"]
-
 _SCATTERS = frozenset({"aten::slice_scatter", "aten::select_scatter", "aten::diagonal_scatter"})
 
 

@@ -9,8 +9,6 @@ from typing import Any, NoReturn
 from onnxexp._errors import CaptureError
 from onnxexp._neutral_graph import SourceLocation, TensorType, Value
 
-__all__ = ["Ref", "View", "refuse"]
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:

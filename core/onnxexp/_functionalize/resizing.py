@@ -13,8 +13,6 @@ from onnxexp._functionalize.normalize_views import ViewCall
 from onnxexp._functionalize.places import Ref, View, refuse
 from onnxexp._neutral_graph import TensorType, Type
 
-__all__ = ["first_elements"]
-
 
 def first_elements(call: ViewCall, after: Type) -> Ref:
     """Return the place of a tensor after ``resize_`` or ``resize_as_``.

@@ -6,8 +6,6 @@ from typing import Any
 
 from onnxexp._neutral_graph import Dim, Graph, TensorType, Value
 
-__all__ = ["squeezed_shapes"]
-
 
 def squeezed_shapes(graph: Graph) -> dict[Any, tuple[Dim, ...]]:
     """Map outputs without a rank to their shapes at sizes other than 1.

@@ -12,8 +12,6 @@ from onnxexp._functionalize.mutation import RESIZING, mutation_info, packet, res
 from onnxexp._functionalize.places import refuse
 from onnxexp._neutral_graph import Graph, Node, Value
 
-__all__ = ["rebase_strided_views"]
-
 _STRIDED = frozenset({"aten::as_strided", "aten::as_strided_copy", "aten::as_strided_scatter"})
 _PARTS = frozenset(f"aten::{name}" for name in ("slice", "select", "narrow", "split", "split_with_sizes", "chunk", "unbind"))
 _SAME_START = frozenset(

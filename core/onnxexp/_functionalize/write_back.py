@@ -9,9 +9,6 @@ from onnxexp._functionalize.emit import Emitter
 from onnxexp._functionalize.places import Ref, refuse
 from onnxexp._neutral_graph import SourceLocation, TensorType, Value
 
-__all__ = ["are_apart", "can_write", "is_part", "make_view", "write_back"]
-
-
 _Contents: TypeAlias = Callable[[Ref], Value]
 
 

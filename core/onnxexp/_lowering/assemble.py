@@ -17,8 +17,6 @@ from onnxexp._builder.tensor import Tensor
 from onnxexp._builder.torch_tensor_data import TorchTensor
 from onnxexp._version import __version__
 
-__all__ = ["assemble"]
-
 
 def assemble(builder: Builder, outputs: Sequence[tuple[str, Any]]) -> ir.Model:
     """Make the model from the builder's inputs and nodes.

@@ -27,8 +27,6 @@ from onnxexp._plugins.loading import Plugins
 from onnxexp._request.example_call import ExampleCall
 from onnxexp._request.export_context import ExportContext
 
-__all__ = ["Build"]
-
 
 @dataclasses.dataclass(eq=False)
 class Build:

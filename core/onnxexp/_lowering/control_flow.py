@@ -9,8 +9,6 @@ from onnxexp._builder import operands
 from onnxexp._lowering.lowering import Lowering, NodeLowering
 from onnxexp._neutral_graph import Graph, Node, ScalarType, TensorType, Type, Value
 
-__all__ = ["LOWERINGS"]
-
 
 def _if(lowering: Lowering, node: Node) -> list[Any]:
     """Lower prim::If, to one branch alone if the condition is known at export."""

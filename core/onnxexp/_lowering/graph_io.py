@@ -24,8 +24,6 @@ from onnxexp._request.export_context import ExportContext
 from onnxexp._request.io_names import assign_output_names
 from onnxexp._request.pytree_leaves import flatten_output_spec
 
-__all__ = ["GraphIO", "bind_inputs", "call_signature", "graph_outputs", "name_graph_io"]
-
 
 @dataclasses.dataclass(frozen=True)
 class GraphIO:

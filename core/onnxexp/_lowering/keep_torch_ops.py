@@ -18,8 +18,6 @@ from onnxexp._torch_ops.schemas import overload
 from onnxexp._torch_ops.type_codes import type_code
 from onnxexp._user_warnings import warn
 
-__all__ = ["TORCH_ARGUMENTS", "OperatorExportTypes", "emit_torch_node", "export_type_of", "warn_of_torch"]
-
 TORCH_ARGUMENTS = "torch_arguments"
 _ATEN = "org.pytorch.aten"
 _EXECUTION_ARGUMENTS = ("pin_memory", "device", "layout", "memory_format", "non_blocking", "generator")

@@ -20,8 +20,6 @@ from onnxexp._neutral_graph import Dim, Graph, Node, TensorType, Value, replace_
 from onnxexp._plugins.loading import Plugins
 from onnxexp._torch_ops.schemas import called
 
-__all__ = ["Decompose", "Lowering", "NodeLowering"]
-
 Decompose: TypeAlias = Callable[[Node], Graph | None]
 """Decomposes a node into a graph; None where torch has no decomposition."""
 

@@ -9,8 +9,6 @@ from onnxexp._builder.tensor import Tensor
 from onnxexp._functionalize.emit import differ
 from onnxexp._neutral_graph import Dim, TensorType, Value
 
-__all__ = ["output_mismatch"]
-
 
 def output_mismatch(value: Value, result: Any, *, shapes: bool = True, symbols: Set[Dim] = frozenset()) -> str:
     """Describe a certain difference from the captured value, or "", see `differ`."""

@@ -11,8 +11,6 @@ from onnxexp._neutral_graph import Graph, Node
 from onnxexp._plugins.discovery import PluginStatus, packs
 from onnxexp._torch_ops.schemas import schemas
 
-__all__ = ["Problem", "describe", "no_plugins", "skeleton", "unsupported"]
-
 _LINES = 3
 """Source lines shown per operator."""
 

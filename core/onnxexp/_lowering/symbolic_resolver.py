@@ -15,8 +15,6 @@ from onnxexp._errors import LoweringError, OpsetError, summary
 from onnxexp._neutral_graph import Node
 from onnxexp._plugins.loading import Plugins
 
-__all__ = ["Resolution", "SymbolicResolver"]
-
 Who: TypeAlias = Any
 """A Candidate or an Implementation; `str` names its plugin and its place."""
 

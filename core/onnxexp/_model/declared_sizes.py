@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["contradiction", "size_at", "symbol_values"]
-
 _SYMBOL = re.compile(r"[^\W\d][\w.]*")
 """The name of an axis, also within ``2*batch + 1``: an identifier, or one with dots (``args.0_dim_1``)."""
 

@@ -9,8 +9,6 @@ import onnx_ir as ir
 
 from onnxexp._request.unique_names import unused_name
 
-__all__ = ["SIZES_KEY", "shorten_sizes"]
-
 SIZES_KEY = "onnxexp.sizes"
 """The key of the file's metadata with the expressions of shortened sizes."""
 _LONGEST = 40

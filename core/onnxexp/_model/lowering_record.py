@@ -10,8 +10,6 @@ import onnx_ir as ir
 
 from onnxexp._neutral_graph import Graph, Node, Value
 
-__all__ = ["Counterpart", "LoweringRecord"]
-
 Counterpart: TypeAlias = Any
 """The name of a captured value's ONNX value; a small constant is a torch.Tensor or a number."""
 

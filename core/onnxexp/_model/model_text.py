@@ -14,8 +14,6 @@ import onnx_ir as ir
 from onnxexp._model.long_sizes import SIZES_KEY
 from onnxexp._model.type_text import ascii_text, bytes_text, dtype_text, type_text
 
-__all__ = ["initializers_text", "node_text", "render"]
-
 _INLINE = 8
 """Elements up to which a constant is shown by its contents."""
 

@@ -28,8 +28,6 @@ from onnxexp._neutral_graph import TensorType
 from onnxexp._serialize import WriteOptions, save
 from onnxexp._serialize.hidden_folder import temporary_folder
 
-__all__ = ["Prepare", "Session"]
-
 Prepare: TypeAlias = "Callable[[ir.Model, Any], ir.Model]"
 """Prepares a model, and ONNX Runtime's session options, see the hook `prepare_session`."""
 

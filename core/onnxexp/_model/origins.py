@@ -8,8 +8,6 @@ from collections.abc import Iterator
 
 import onnx_ir as ir
 
-__all__ = ["NodeOrigin", "origin_of", "without_origins"]
-
 PREFIX = "onnxexp."
 
 

@@ -6,8 +6,6 @@ part of it.
 
 from __future__ import annotations
 
-__all__ = ["one_line", "printable"]
-
 
 def one_line(text: str) -> str:
     """Escape ends of lines, controls, directions of writing and surrogates."""

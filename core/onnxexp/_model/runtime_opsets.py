@@ -9,8 +9,6 @@ from onnx import TensorProto, helper
 from onnxexp._builder.onnx_schemas import ir_version
 from onnxexp._version import MAX_OPSET, MIN_OPSET
 
-__all__ = ["last_opset"]
-
 
 @functools.lru_cache(maxsize=None)
 def last_opset() -> int:

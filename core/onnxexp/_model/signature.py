@@ -12,8 +12,6 @@ from torch.utils import _pytree as pytree
 
 from onnxexp._errors import OnnxExporterError
 
-__all__ = ["InputSlot", "OutputSlot", "Signature"]
-
 
 class InputSlot(NamedTuple):
     """An input of the graph and the index of its leaf in the flattened arguments.

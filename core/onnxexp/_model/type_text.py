@@ -9,8 +9,6 @@ import onnx_ir as ir
 from onnxexp._builder.dtypes import torch_dtype
 from onnxexp._model.printable_text import one_line
 
-__all__ = ["ascii_text", "bytes_text", "dtype_text", "place_of", "type_text"]
-
 
 def type_text(value: ir.Value) -> str:
     """Write a type, such as ``float32[batch, 3]``, ``sequence(int64[...])`` or ``?``."""

@@ -14,8 +14,6 @@ from onnxexp._errors import summary
 from onnxexp._neutral_graph import Graph
 from onnxexp._serialize.proto_layout import skeleton
 
-__all__ = ["changed", "check_model", "contract"]
-
 Contract = tuple[Any, ...]
 
 

@@ -21,8 +21,6 @@ from onnxexp._request.export_context import ExportContext
 from onnxexp._suggest import nearest
 from onnxexp._user_warnings import warn
 
-__all__ = ["Passes"]
-
 Subject = TypeVar("Subject", Graph, ir.Model)
 
 

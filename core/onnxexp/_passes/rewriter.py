@@ -13,8 +13,6 @@ from onnxexp._builder.torch_tensor_data import TorchTensor
 from onnxexp._neutral_graph import Dim
 from onnxexp._request.unique_names import UniqueNames
 
-__all__ = ["RewritePass", "Rewriter", "Rule", "Unfit", "constant_ints", "dims"]
-
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _SHARED_SIZE = 16
 """Elements up to which equal int64 constants are one initializer."""

@@ -29,20 +29,6 @@ from onnxexp._request.config import TARGETS, Config, working_directory
 from onnxexp._suggest import nearest
 from onnxexp._user_warnings import warn
 
-__all__ = [
-    "DamagedDistribution",
-    "GROUP",
-    "InstalledPlugin",
-    "PluginStatus",
-    "check_target",
-    "damaged",
-    "discover",
-    "effective",
-    "packs",
-    "record_hash",
-    "states",
-]
-
 GROUP = "onnxexp.plugins"
 _QUANTIZED = dict.fromkeys(("quantized", "quantized_decomposed", "torchao"), "onnxexp-plugin-quantized")
 _TARGETS = {"onnxruntime-contrib": "onnxexp-plugin-ort"}

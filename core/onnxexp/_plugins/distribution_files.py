@@ -14,8 +14,6 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-__all__ = ["editable_source", "is_within", "misplaced", "module_spec", "record_hash"]
-
 
 def editable_source(distribution: Any) -> str:
     """Return the source folder of an editable install, or "" for any other."""

@@ -18,8 +18,6 @@ from onnxexp._errors import OnnxExporterError, summary
 from onnxexp._plugins.plugin import Plugin
 from onnxexp._request.config import working_directory
 
-__all__ = ["calling", "naming", "restored_state"]
-
 
 @contextlib.contextmanager
 def calling(

@@ -30,19 +30,6 @@ if TYPE_CHECKING:
     from onnxexp._request.export_context import ExportContext
     from onnxexp._request.options import Options
 
-__all__ = [
-    "PROJECT",
-    "capture",
-    "capture_context",
-    "hookimpl",
-    "lower_node",
-    "post_pass",
-    "pre_pass",
-    "prepare_session",
-    "serialize",
-    "write_report",
-]
-
 PROJECT = "onnxexp"
 hookimpl = pluggy.HookimplMarker(PROJECT)
 _hookspec = pluggy.HookspecMarker(PROJECT)

@@ -9,8 +9,6 @@ from importlib_metadata import EntryPoint
 
 from onnxexp._request.config import TARGETS
 
-__all__ = ["InstalledPlugin"]
-
 
 @dataclasses.dataclass(frozen=True)
 class InstalledPlugin:

@@ -21,8 +21,6 @@ from onnxexp._plugins.distribution_files import editable_source
 from onnxexp._plugins.installed_plugin import InstalledPlugin
 from onnxexp._request.config import working_directory
 
-__all__ = ["import_object"]
-
 SLOW = 10.0
 """Seconds after which an import is named."""
 

@@ -27,8 +27,6 @@ from onnxexp._symbolics.dispatch import Dispatcher, Source
 from onnxexp._symbolics.table import SymbolicTable
 from onnxexp._user_warnings import warn
 
-__all__ = ["Plugins", "load", "load_plugin", "symbolics_for"]
-
 
 class Plugins:
     """The plugins of one export.

@@ -11,8 +11,6 @@ from onnxexp._plugins.distribution_files import misplaced, record_hash
 from onnxexp._plugins.installed_plugin import InstalledPlugin
 from onnxexp._plugins.own_distributions import OWNERS
 
-__all__ = ["Lock"]
-
 
 class Lock:
     """The locks of all places of the configuration, which a plugin must all pass."""

@@ -12,8 +12,6 @@ from packaging.utils import canonicalize_name
 
 from onnxexp._plugins.distribution_files import editable_source
 
-__all__ = ["OWNERS", "is_own"]
-
 _PREFIX = "onnxexp-plugin-"
 _NAMES = {
     "onnxexp.plugins": {

@@ -10,8 +10,6 @@ from typing import Any
 from onnxexp._plugins import hookspecs
 from onnxexp._symbolics.table import SymbolicTable, location_of, name_of
 
-__all__ = ["HOOKS", "Implementation", "Plugin"]
-
 _MARK = f"{hookspecs.PROJECT}_spec"
 HOOKS = tuple(name for name, value in vars(hookspecs).items() if inspect.isfunction(value) and _MARK in vars(value))
 """The names of the hooks, in the order of an export."""

@@ -20,8 +20,6 @@ from onnxexp._plugins.plugin import HOOKS, Implementation, Plugin
 from onnxexp._suggest import nearest
 from onnxexp._symbolics.table import SymbolicTable, location_of
 
-__all__ = ["read"]
-
 _ROUTINES = (types.FunctionType, types.MethodType, staticmethod, classmethod)
 
 

@@ -19,8 +19,6 @@ from onnxexp._request import config
 from onnxexp._request.export_context import ExportContext
 from onnxexp._serialize import SavedFile, WriteOptions, save
 
-__all__ = ["prepare_session", "report_program", "write_program"]
-
 
 def write_program(
     plugins: Plugins, context: ExportContext, program: ONNXProgram, target: Target, options: WriteOptions

@@ -23,13 +23,11 @@ from onnxexp._model.lowering_record import LoweringRecord
 from onnxexp._model.model_text import render
 from onnxexp._model.onnxruntime_session import Prepare, Session
 from onnxexp._model.origins import without_origins
-from onnxexp._model.signature import InputSlot, OutputSlot, Signature
+from onnxexp._model.signature import Signature
 from onnxexp._model.type_text import ascii_text, type_text
 from onnxexp._neutral_graph import Node
 from onnxexp._request.dynamic_shapes import DynamicSpec
 from onnxexp._serialize import SavedFile, WriteOptions, save, to_proto
-
-__all__ = ["InputSlot", "ONNXProgram", "OutputSlot", "Signature", "Target", "Write"]
 
 Target: TypeAlias = "str | os.PathLike[str] | BinaryIO"
 Write: TypeAlias = "Callable[[ONNXProgram, Target, WriteOptions], SavedFile]"

@@ -10,8 +10,6 @@ from torch.export import Dim
 
 from onnxexp._errors import OptionError
 
-__all__ = ["Axis", "is_hint", "read_axis", "read_scalar"]
-
 _EXPECTED = 'a name ("batch"), a Dim, Dim.DYNAMIC, Dim.AUTO, Dim.STATIC, the size itself, or None'
 
 

@@ -10,8 +10,6 @@ import torch
 from onnxexp._errors import OptionError
 from onnxexp._request.untrusted_files import open_regular, read_json
 
-__all__ = ["read_checkpoint"]
-
 _FILE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _AGAIN = "download or save the checkpoint again"
 

@@ -25,8 +25,6 @@ from onnxexp._request.untrusted_files import parse_toml, read_regular
 from onnxexp._suggest import nearest
 from onnxexp._version import DEFAULT_OPSET, MAX_OPSET, MIN_OPSET
 
-__all__ = ["KEYS", "TARGETS", "Config", "Key", "load", "working_directory"]
-
 TARGETS = ("onnxruntime", "onnx")
 """Operators for which ONNX Runtime has kernels, or all of ONNX's. A plugin named ``onnxruntime-...`` adds a target."""
 CALL = "call"

@@ -33,8 +33,6 @@ from onnxexp._request.pytree_leaves import Leaf, bind, children, flatten_inputs
 from onnxexp._request.tensor_list import TensorList
 from onnxexp._suggest import nearest
 
-__all__ = ["Axis", "DynamicSpec", "read_dynamic", "user_inputs"]
-
 _WITH_AXES = (torch.Tensor, TensorList)  # the axes of a list are those of its tensors
 
 

@@ -16,8 +16,6 @@ from onnxexp._request.dynamic_shapes import DynamicSpec, read_dynamic
 from onnxexp._request.module_and_forward import as_module, forward_of
 from onnxexp._request.tensor_list import lists_as_leaves
 
-__all__ = ["ExampleCall", "read_call"]
-
 
 @dataclasses.dataclass(eq=False)
 class ExampleCall:

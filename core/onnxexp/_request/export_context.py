@@ -10,8 +10,6 @@ import torch
 
 from onnxexp._request.options import Options
 
-__all__ = ["ExportContext"]
-
 Form: TypeAlias = "Callable[[Any], Any]"
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["holds_tensors", "library_of"]
-
 
 def holds_tensors(value: Any, depth: int = 4) -> bool:
     """Return whether an object that pytree does not flatten has tensors inside."""

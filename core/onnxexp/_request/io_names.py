@@ -21,8 +21,6 @@ from onnxexp._errors import OptionError
 from onnxexp._request.pytree_leaves import Leaf
 from onnxexp._request.unique_names import unique_names
 
-__all__ = ["assign_names", "assign_output_names"]
-
 
 def assign_names(defaults: Sequence[str], given: Sequence[str] | None, *, what: str, taken: Collection[str] = ()) -> list[str]:
     """Replace the first defaults by the given names, and make all names unique.

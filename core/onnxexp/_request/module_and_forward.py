@@ -13,8 +13,6 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 from onnxexp._errors import CaptureError
 from onnxexp._torch_compat import ScriptFunction, ScriptModule
 
-__all__ = ["as_module", "forward_of", "is_scripted", "signature_of", "unwrapped"]
-
 
 class _Function(torch.nn.Module):
     """A callable as a module with the callable's own signature."""

@@ -15,8 +15,6 @@ from onnxexp._request.config import TARGETS, Config
 from onnxexp._request.training_mode import TrainingMode
 from onnxexp._suggest import nearest
 
-__all__ = ["Options", "refuse_unknown"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

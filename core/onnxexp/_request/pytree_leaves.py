@@ -20,17 +20,6 @@ from onnxexp._errors import OptionError
 from onnxexp._request.unique_names import unique_names
 from onnxexp._suggest import nearest
 
-__all__ = [
-    "Leaf",
-    "RenamingKey",
-    "bind",
-    "children",
-    "flatten_inputs",
-    "flatten_output_spec",
-    "flatten_outputs",
-    "register_containers",
-]
-
 _registration = threading.Lock()
 
 

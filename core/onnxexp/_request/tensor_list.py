@@ -12,8 +12,6 @@ from onnxexp._request.module_and_forward import as_module, forward_of, is_script
 from onnxexp._request.pytree_leaves import bind
 from onnxexp._torch_compat import TracedModules
 
-__all__ = ["TensorList", "lists_as_leaves"]
-
 _LIST = re.compile(r"(Optional\[)?[Ll]ist\[Tensor\]\]?( \| None)?")
 """The text of a type, without modules: TorchScript's, Python's, or a string in the source."""
 

@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 from onnxexp._errors import OptionError
 from onnxexp._suggest import nearest
 
-__all__ = ["EnumOption", "TrainingMode"]
-
 E = TypeVar("E", bound="EnumOption")
 
 

@@ -9,8 +9,6 @@ import onnx_ir as ir
 
 from onnxexp._user_warnings import warn
 
-__all__ = ["UniqueNames", "name_of_size", "unique_names", "unused_name"]
-
 
 class UniqueNames:
     """Names of one kind, where counters make many names from one base cheap."""

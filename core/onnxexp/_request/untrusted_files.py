@@ -20,8 +20,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["LARGEST_TEXT", "open_regular", "parse_json", "parse_toml", "read_json", "read_regular"]
-
 LARGEST_TEXT = 1 << 28
 """Bytes of a text file: the largest tokenizers and indices of checkpoints have some 40 MB."""
 _LARGEST_TOML = 1 << 20

@@ -18,8 +18,6 @@ from collections.abc import Iterator
 from onnxexp._errors import SerializeError
 from onnxexp._serialize.hidden_folder import hidden_folder
 
-__all__ = ["NewFile", "checked_target", "copy_permissions", "file_errors", "new_file", "write_file"]
-
 _NOT_SUPPORTED = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.ENODEV}
 _WORTH_RESERVING = 1 << 20
 _DESCRIPTORS = re.compile(r"/dev/fd|/proc/([0-9]+|self|thread-self)(/task/[0-9]+)?/fd")

@@ -29,10 +29,8 @@ from typing import Any
 from onnxexp._errors import OnnxExporterError, OptionError, SerializeError
 from onnxexp._serialize.atomic_file import copy_permissions
 from onnxexp._serialize.exchange import exchange
-from onnxexp._serialize.file_list import MANIFEST, users_entries, write_manifest, written_files
+from onnxexp._serialize.file_list import MANIFEST, users_entries, write_manifest
 from onnxexp._serialize.hidden_folder import hidden_folder
-
-__all__ = ["MANIFEST", "checked_folder", "new_folder", "written_files"]
 
 _SUFFIX = ".folder.tmp"
 _NEW = "new"

@@ -23,8 +23,6 @@ import numpy as np
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["DirectReader", "blocks", "exceeds_cache", "past_cache"]
-
 _BLOCK = 16 << 20
 """Bytes of a block; a multiple of what every file system needs."""
 

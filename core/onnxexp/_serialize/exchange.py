@@ -8,8 +8,6 @@ import errno
 import os
 import sys
 
-__all__ = ["exchange"]
-
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = _RENAME_SWAP = 2
 _CANNOT = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EPERM}

@@ -13,8 +13,6 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["MANIFEST", "users_entries", "write_manifest", "written_files"]
-
 MANIFEST = "onnxexp.json"
 """The file with the list, and with what else describes the folder."""
 _FILES = "files"

@@ -14,8 +14,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 
-__all__ = ["hidden_folder", "remove_if_dead", "temporary_folder"]
-
 _PREFIX = ".onnxexp-"
 
 

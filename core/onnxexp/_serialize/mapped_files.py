@@ -30,8 +30,6 @@ from onnxexp._builder.torch_tensor_data import has_data
 from onnxexp._errors import SerializeError
 from onnxexp._serialize.direct_files import DirectReader
 
-__all__ = ["MappedFiles"]
-
 _LARGE = 1 << 20
 """Bytes from which a weight is worth the calls."""
 _UNMAP, _MAP = 4, 22

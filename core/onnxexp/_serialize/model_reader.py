@@ -22,8 +22,6 @@ from onnxexp._errors import OptionError
 from onnxexp._request.untrusted_files import read_regular
 from onnxexp._serialize.stored_tensors import DAMAGED, DataFiles, check_tensor, is_external
 
-__all__ = ["parse_model", "read_model"]
-
 _LARGEST = (1 << 31) - 1
 """Bytes of the largest message that protobuf reads."""
 _EXPANDED, _EXPANSION = 100_000, 100

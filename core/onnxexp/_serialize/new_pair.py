@@ -25,8 +25,6 @@ from onnxexp._serialize.hidden_folder import hidden_folder
 from onnxexp._serialize.publication_lock import LOCK, publication_lock
 from onnxexp._user_warnings import warn
 
-__all__ = ["NewPair", "new_pair", "superseded_data"]
-
 _OWN = ".data.onnxexp-"
 
 

@@ -20,8 +20,6 @@ from google.protobuf.internal import encoder, wire_format  # type: ignore[import
 
 from onnxexp._errors import SerializeError
 
-__all__ = ["FileLayout", "Part", "describe", "lay_out", "skeleton"]
-
 _GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9
 """The numbers of the fields in ONNX's messages."""
 

@@ -15,8 +15,6 @@ from pathlib import Path
 
 from onnxexp._serialize.hidden_folder import hidden_folder, remove_if_dead
 
-__all__ = ["LOCK", "publication_lock"]
-
 LOCK = ".onnxexp-exchange.tmp"
 """A name of a hidden folder, so that those who look for dead ones find it."""
 _PATIENCE = 10.0

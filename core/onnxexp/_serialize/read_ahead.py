@@ -8,8 +8,6 @@ from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar, cast
 
-__all__ = ["read_ahead"]
-
 T = TypeVar("T")
 
 

@@ -21,8 +21,6 @@ import onnx_ir as ir
 from onnxexp._errors import OptionError
 from onnxexp._request.untrusted_files import open_regular
 
-__all__ = ["DAMAGED", "DataFiles", "check_tensor", "is_external"]
-
 DAMAGED = "export or download the file again, which is damaged or was made to do harm"
 _FIELDS = ("raw_data", "int32_data", "int64_data", "uint64_data", "float_data", "double_data", "string_data")
 _T = ir.DataType

@@ -12,8 +12,6 @@ from onnxexp._errors import OptionError, PluginConflict
 from onnxexp._suggest import nearest
 from onnxexp._symbolics.table import Symbolic, SymbolicTable
 
-__all__ = ["Candidate", "Dispatcher", "Source"]
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Source:

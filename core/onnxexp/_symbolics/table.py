@@ -12,8 +12,6 @@ import torch
 from onnxexp._builder.tensor import Tensor
 from onnxexp._errors import PluginError
 
-__all__ = ["Symbolic", "SymbolicTable", "location_of", "name_of"]
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 

@@ -14,8 +14,6 @@ from onnxexp._capture.source_lines import node_location
 from onnxexp._errors import CaptureError
 from onnxexp._torch_export.squeezed_axes import compared_with_one
 
-__all__ = ["check_assumed_sizes"]
-
 _ASSERTION = re.compile(r"Runtime assertion failed for expression (.+?) on node")
 _FIXED_SIZE = re.compile(r"expression Eq\(u\d+, \d+\)")
 

@@ -18,8 +18,6 @@ from onnxexp._torch_export.guard_warnings import conditions, unit_sizes
 from onnxexp._torch_export.program_modes import shape_env
 from onnxexp._torch_export.symbol_names import input_sizes, input_symbols
 
-__all__ = ["holds_at_example", "larger_sizes"]
-
 _Sizes: TypeAlias = dict[sympy.Symbol, Any]
 
 

@@ -25,8 +25,6 @@ from onnxexp._request.dynamic_shapes import DynamicSpec
 from onnxexp._torch_export.guard_warnings import source_of
 from onnxexp._torch_export.symbol_names import size_label
 
-__all__ = ["branches_on_values", "explain"]
-
 _BULLET = re.compile(r"^\s*- (.*)$", re.MULTILINE)
 _SIZE = re.compile(r"(?:L|inputs)(?P<path>(?:\[[^\]]*\]|\.(?!shape\b|size\b)\w+)*)(?:\.size\(\)|\.shape)?(?:\[(?P<axis>\d+)\])?")
 _FIXED = re.compile(r"^You marked (?P<size>.+?) as dynamic but your code specialized it to be a constant \((?P<value>-?\d+)\)")

@@ -39,8 +39,6 @@ from onnxexp._torch_export.program_converter import mutated_names, resolve_vmap,
 from onnxexp._torch_export.program_modes import fake_mode
 from onnxexp._torch_export.symbol_names import check_dynamic, symbol_names
 
-__all__ = ["capture", "export_program", "from_exported"]
-
 
 class _RefusedAtAllSizes(CaptureRefused):
     """torch.export fails for a reason that no other example size changes."""

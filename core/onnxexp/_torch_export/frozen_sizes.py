@@ -16,8 +16,6 @@ from onnxexp._torch_export.guard_warnings import conditions
 from onnxexp._torch_export.program_modes import shape_env
 from onnxexp._torch_export.symbol_names import input_symbols
 
-__all__ = ["frozen_sizes"]
-
 _LARGE = range(4096, 4096 + 257)
 """Sizes among which one meets each equality that holds at infinitely many, such as that of a remainder."""
 _CURE = (

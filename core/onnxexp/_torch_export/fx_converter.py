@@ -19,8 +19,6 @@ from onnxexp._errors import CaptureError
 from onnxexp._neutral_graph import Dim, Graph, Node, TensorType, Value, replace_values, values_in
 from onnxexp._torch_ops.schemas import bind, full_name, overload
 
-__all__ = ["Conversion", "Converter"]
-
 Conversion: TypeAlias = "Callable[[Converter, torch.fx.Node], Any]"
 """A function that appends the nodes of a call of a higher-order operator, and returns its result."""
 

@@ -50,11 +50,6 @@ from onnxexp._torch_export.squeezed_axes import compared_with_one, is_returned_s
 from onnxexp._torch_export.symbol_names import InputSize, input_symbols, symbol_names
 from onnxexp._user_warnings import warn
 
-__all__ = [
-    "conditions", "fixed_numbers", "ranks_of_call", "record_guard_sources", "restrictions", "source_of",
-    "unit_sizes",
-]  # fmt: skip
-
 _Ends: TypeAlias = "Callable[[], Collection[frozenset[sympy.Symbol]]]"
 _SLICE = "_compute_slice_index"
 _OPERATORS = {_SLICE, "split"}

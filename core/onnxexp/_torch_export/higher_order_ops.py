@@ -11,8 +11,6 @@ from onnxexp._capture.source_lines import node_location
 from onnxexp._neutral_graph import Graph, Node, ScalarType, TensorType, Value
 from onnxexp._torch_export.fx_converter import Conversion, Converter
 
-__all__ = ["CONVERSIONS"]
-
 
 def _inline(outer: Converter, module: torch.fx.GraphModule, args: Sequence[Any], into: Graph) -> list[Any]:
     """Convert a submodule called with `args` into a graph, and return its outputs."""

@@ -16,8 +16,6 @@ from onnxexp._neutral_graph import Dim, Graph
 from onnxexp._torch_export.fx_converter import Converter
 from onnxexp._torch_export.higher_order_ops import CONVERSIONS
 
-__all__ = ["to_graph", "resolve_vmap", "mutated_names"]
-
 
 def to_graph(program: ExportedProgram, dim_text: Callable[[Any], Dim]) -> Graph:
     """Convert a program's graph, with each call bound to its torch schema.

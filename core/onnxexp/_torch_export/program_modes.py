@@ -7,8 +7,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import ExportedProgram
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-__all__ = ["fake_mode", "shape_env"]
-
 
 def fake_mode(program: ExportedProgram) -> FakeTensorMode:
     """Return the mode of a program's fake tensors, else a new one."""

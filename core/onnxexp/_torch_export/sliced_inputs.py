@@ -9,8 +9,6 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-__all__ = ["ends_of_slices"]
-
 _NEW = re.compile(r"aten\.(new_\w+|\w+_like)\.")
 """Operators that take the shape of a tensor, and not its numbers."""
 

@@ -7,8 +7,6 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["compared_with_one", "is_returned_squeeze", "possibly_one"]
-
 
 def compared_with_one(node: torch.fx.Node) -> list[torch.SymInt]:
     """Return the sizes that squeeze or chunk compares with 1 and that others need."""

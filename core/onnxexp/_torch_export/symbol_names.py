@@ -22,8 +22,6 @@ from onnxexp._request.dynamic_shapes import DynamicSpec, user_inputs
 from onnxexp._request.pytree_leaves import Leaf
 from onnxexp._request.unique_names import name_of_size, unused_name
 
-__all__ = ["InputSize", "check_dynamic", "input_sizes", "input_symbols", "size_label", "symbol_names"]
-
 
 def symbol_names(program: ExportedProgram, spec: DynamicSpec, *, each: bool = False) -> dict[sympy.Expr, str]:
     """Return the name of each symbol and named composite size of the inputs.

@@ -15,8 +15,6 @@ from torch.utils import _pytree as pytree
 from onnxexp._builder.tensor import Tensor
 from onnxexp._neutral_graph import Dim, ScalarType, TensorType, Value
 
-__all__ = ["result_types"]
-
 _PRIMES = (
     (53, 131), (59, 137), (61, 139), (67, 149), (71, 151), (73, 157), (79, 163), (83, 167), (89, 173), (97, 179), (101, 181),
     (103, 191), (107, 193), (109, 197), (113, 199), (127, 211),

@@ -13,11 +13,6 @@ from onnxexp._errors import LoweringError
 from onnxexp._neutral_graph import Node, ScalarType, TensorType, Value
 from onnxexp._torch_ops.result_types import result_types
 
-__all__ = [
-    "NoOverload", "accepts", "bind", "cache_by_operator", "called", "choose_overload",
-    "full_name", "overload", "returns_list", "schemas",
-]  # fmt: skip
-
 T = TypeVar("T")
 _PERMANENT = frozenset(["aten", "onnxexp", "prim"])
 

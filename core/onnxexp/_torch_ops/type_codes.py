@@ -6,8 +6,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["DTYPES", "MEMORY_FORMATS", "TYPE_CODES", "type_code"]
-
 DTYPES = (
     torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64,
     torch.complex32, torch.complex64, torch.complex128, torch.bool, torch.qint8, torch.quint8, torch.qint32, torch.bfloat16,

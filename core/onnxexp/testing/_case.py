@@ -18,8 +18,6 @@ import onnxexp
 from onnxexp._model.runtime_opsets import last_opset
 from onnxexp.testing._other_sizes import Sizes, inputs_at, sizes_of_one, symbol_values
 
-__all__ = ["OPSETS", "Case", "cases", "cases_of", "check_case"]
-
 OPSETS = (9, 11, 13, 18, 20, 23)
 """The default opsets of a case; each of them changed many operators."""
 

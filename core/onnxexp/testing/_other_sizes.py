@@ -14,8 +14,6 @@ import torch
 from onnxexp._model import declared_sizes
 from onnxexp._model.declared_sizes import size_at
 
-__all__ = ["Sizes", "declared_shape", "inputs_at", "larger_sizes", "resized", "sizes_of_one", "symbol_values"]
-
 Sizes = dict[str, int]
 
 

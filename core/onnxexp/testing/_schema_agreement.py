@@ -15,8 +15,6 @@ from onnxexp._suggest import nearest
 from onnxexp._torch_ops.schemas import cache_by_operator
 from onnxexp._torch_ops.schemas import schemas as torch_schemas
 
-__all__ = ["arity", "docstring", "schemas", "unknown"]
-
 _HEAD = re.compile(r"((?P<namespace>\w+)::)?(?P<name>\w+)(\.(?P<overload>\w+))?\(")
 _RESULT = re.compile(r"\s*->\s*(\((?:[^()]|\([^()]*\))*\)|\w+(?:\([^()]*\))?(?:\[\d*\])?\??)")
 _BY_NAME = re.compile(r"\bstr(\[\d*\])? dim1?\b")

@@ -19,8 +19,6 @@ from onnxexp._symbolics.table import Symbolic, SymbolicTable
 from onnxexp.testing import _schema_agreement as schema_agreement
 from onnxexp.testing._case import Case
 
-__all__ = ["check_table"]
-
 FIRST, LAST = 9, 28
 """The range of target opsets."""
 NEWEST = onnx.defs.onnx_opset_version()

@@ -76,8 +76,6 @@ from onnxexp_aten.statistics import (
     unique,
 )
 
-__all__ = ["aten", "complex_aten"]
-
 aten = SymbolicTable("aten")
 """The symbolics of torch's own operators."""
 

@@ -6,8 +6,6 @@ import functools
 
 import torch
 
-__all__ = ["unavailable"]
-
 
 @functools.cache
 def unavailable(*, dynamo: bool) -> str:

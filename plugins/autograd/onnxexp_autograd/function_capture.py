@@ -18,8 +18,6 @@ from onnxexp_autograd.local_functions import call_between_marks
 from onnxexp_autograd.run_forward import ForwardResult, bind_arguments, inline, probe, run
 from onnxexp_autograd.torch_internals import detect_fake_mode, free_unbacked_symbols, tracing_state
 
-__all__ = ["Capture", "Decide", "capture_functions"]
-
 Decide = Callable[[Function], Any]
 """Return the decision about a Function; None inlines it."""
 

@@ -16,8 +16,6 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["Arguments", "CallForm", "Function", "FunctionOp", "FunctionOps", "Placeholder"]
-
 Function = type[torch.autograd.Function]
 _NAMESPACE = "autograd"
 _TYPES: dict[type, str] = {

@@ -37,8 +37,6 @@ from onnxexp_autograd.torch_internals import (
     vmap_active,
 )
 
-__all__ = ["Diversion", "class_attribute", "current", "divert", "pause_diversion", "works"]
-
 _LOCK = threading.Lock()
 _ATTRIBUTE = "setup_context"
 

@@ -19,8 +19,6 @@ from onnxexp import warn
 from onnxexp.graph import Graph, Node, Value
 from onnxexp_torch_onnx import FunctionExtractor
 
-__all__ = ["extract_functions", "call_between_marks", "replace_marks"]
-
 _ENTER, _LEAVE = "autograd::_enter", "autograd::_leave"
 _SCOPE = "onnxexp.scope"
 _FIRST_OPSET = 15

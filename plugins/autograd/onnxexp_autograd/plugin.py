@@ -18,8 +18,6 @@ from onnxexp_autograd.availability import unavailable
 from onnxexp_autograd.function_ops import Function, FunctionOps
 from onnxexp_autograd.local_functions import extract_functions, replace_marks
 
-__all__ = ["Autograd"]
-
 _OPERATORS = "autograd.operators"
 """The `FunctionOps` of the export."""
 _SCOPES = "autograd.scopes"

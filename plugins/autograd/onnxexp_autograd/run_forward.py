@@ -22,8 +22,6 @@ from onnxexp_autograd.torch_internals import (
     tracing_state,
 )
 
-__all__ = ["ForwardResult", "bind_arguments", "inline", "probe", "run"]
-
 
 class ForwardResult(NamedTuple):
     """The results of a forward.

@@ -14,8 +14,6 @@ import torch
 
 from onnxexp_autograd.torch_internals import disable_current_modes
 
-__all__ = ["ResultShapes", "find_result_shapes"]
-
 Run = Callable[[Sequence[Any]], Sequence[torch.Tensor]]
 """A forward as a function from the varying arguments to its result tensors."""
 

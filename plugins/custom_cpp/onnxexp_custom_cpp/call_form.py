@@ -15,8 +15,6 @@ import torch
 from onnxexp import Builder, OptionError, Tensor
 from onnxexp.rewriting import onnx_dtype
 
-__all__ = ["LETTERS", "CallForm"]
-
 LETTERS = {
     "float": ("f",),
     "int": ("i",),

@@ -14,8 +14,6 @@ from onnxexp.torch_ops import schemas
 from onnxexp_custom_cpp.bodies.in_work import bodies_in_work
 from onnxexp_custom_cpp.call_form import CallForm
 
-__all__ = ["BODIES", "EMITTED", "METADATA", "Operator", "OperatorTable"]
-
 EMITTED = "custom-cpp.emitted"
 """Key in `ExportContext.plugin_data`: the operators of the model, by the names in ONNX."""
 METADATA = "onnxexp.torch_operators"

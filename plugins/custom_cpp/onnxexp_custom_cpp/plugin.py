@@ -15,8 +15,6 @@ from onnxexp_custom_cpp.capture.automatic_fakes import automatic_fakes
 from onnxexp_custom_cpp.operators import EMITTED, METADATA
 from onnxexp_custom_cpp.registry import REGISTERED
 
-__all__ = ["CustomCpp"]
-
 
 class CustomCpp:
     """The plugin: exports and runs custom operators."""

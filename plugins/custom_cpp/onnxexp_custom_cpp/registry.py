@@ -11,8 +11,6 @@ from typing import Any
 
 from onnxexp_custom_cpp.operators import Operator, OperatorTable
 
-__all__ = ["REGISTERED", "register_op", "unregister_op"]
-
 REGISTERED = OperatorTable()
 
 

@@ -13,8 +13,6 @@ from onnxexp_ort.caches import Cache, find_cache, hides_later_keys, size_of
 from onnxexp_ort.domain import DOMAIN
 from onnxexp_ort.packed_heads import fits_mask, heads_of, packed, split
 
-__all__ = ["FIRST_WITH_ATTENTION", "PRESENTS", "attend_with_cache"]
-
 FIRST_WITH_ATTENTION = 23
 """The first opset whose own RotaryEmbedding runs at least as fast, and so does Attention with a cache that grows."""
 PRESENTS = "onnxruntime-contrib.presents"

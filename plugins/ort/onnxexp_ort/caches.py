@@ -10,8 +10,6 @@ from typing import Any
 from onnxexp import Builder, Producer, Tensor
 from onnxexp_aten.support.offset_ranges import is_range, start_of_range
 
-__all__ = ["Cache", "find_cache", "hides_later_keys", "size_of"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Cache:

@@ -9,8 +9,6 @@ from onnx_ir.passes.common import ShapeInferencePass
 from onnxexp.rewriting import TorchTensor, UniqueNames
 from onnxexp_aten.passes.bfloat16_kernels import uncomputed_bfloat16
 
-__all__ = ["CastBfloat16"]
-
 _FLOAT, _BFLOAT16 = ir.DataType.FLOAT, ir.DataType.BFLOAT16
 
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-__all__ = ["ChooseAttention"]
-
 
 class ChooseAttention(ir.passes.InPlacePass):
     """Return the presents of the attention; compute a branch only where it is chosen.

@@ -10,8 +10,6 @@ import onnx_ir as ir
 from onnxexp.rewriting import RewritePass, Rewriter, Rule, dims
 from onnxexp_ort.domain import DOMAIN
 
-__all__ = ["FuseQuickGelu"]
-
 
 def _quick_gelu(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
     if node.outputs[0].dtype != ir.DataType.FLOAT:

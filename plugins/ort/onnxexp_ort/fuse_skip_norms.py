@@ -12,8 +12,6 @@ from onnxexp.rewriting import RewritePass, Rewriter, Rule, dims
 from onnxexp_aten.passes.fuse_mul_chains import normalized_data
 from onnxexp_ort.domain import DOMAIN
 
-__all__ = ["FuseSkipNorms"]
-
 _EPSILON = 1e-5
 """The default of LayerNormalization and RMSNormalization."""
 

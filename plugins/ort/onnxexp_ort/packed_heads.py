@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from onnxexp import Builder, Tensor
 from onnxexp.graph import Dim, TensorType
 
-__all__ = ["fits_mask", "heads_of", "packed", "split"]
-
 
 def heads_of(x: Tensor) -> tuple[int, int]:
     """Heads and width of [batch, heads, sequence, width]; 0 where one is dynamic."""

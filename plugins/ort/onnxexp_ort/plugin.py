@@ -17,8 +17,6 @@ from onnxexp_ort.domain import DOMAIN
 from onnxexp_ort.fuse_quick_gelu import FuseQuickGelu
 from onnxexp_ort.fuse_skip_norms import FuseSkipNorms
 
-__all__ = ["Bfloat16OnCpu", "ContribOperators", "SkipNorms"]
-
 
 class ContribOperators:
     """Lower to ONNX Runtime's own operators where they compute exactly the same."""

@@ -32,8 +32,6 @@ from onnxexp_quantized.styles.pass_list import passes_for
 from onnxexp_quantized.torchscript.program import as_program, programs_in
 from onnxexp_quantized.weights.fold_scales import LIBRARY_WEIGHTS, library_weights
 
-__all__ = ["Quantized"]
-
 _PATCHES = "quantized.patches"
 """Key in `ExportContext.plugin_data`: the stack of the capture's patches."""
 _OUTPUTS = "quantized.outputs"

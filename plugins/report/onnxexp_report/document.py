@@ -17,8 +17,6 @@ from onnxexp.checking import NodeOrigin, origin_of, type_text
 from onnxexp.graph import Graph, Node, Value
 from onnxexp_report.weights import weight_rows
 
-__all__ = ["document"]
-
 
 def document(
     program: ONNXProgram,

@@ -13,8 +13,6 @@ from typing import Any
 
 from onnxexp.commands import write_file
 
-__all__ = ["write_page"]
-
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>

@@ -8,8 +8,6 @@ from typing import Any
 
 from onnxexp import ONNXProgram, hookimpl
 
-__all__ = ["ReportPage", "plugin"]
-
 
 class ReportPage:
     """Write reports as HTML pages.

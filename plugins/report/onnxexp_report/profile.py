@@ -11,8 +11,6 @@ from onnxexp import ONNXProgram
 from onnxexp.checking import Session
 from onnxexp.commands import temporary_folder
 
-__all__ = ["profiled"]
-
 _RUNS = 5
 
 

@@ -10,8 +10,6 @@ import onnx_ir as ir
 
 from onnxexp.checking import dtype_text
 
-__all__ = ["weight_rows"]
-
 _BINS = 24
 _SAMPLE = 1 << 16
 """Elements of a tensor that are looked at; larger ones are read at even distances."""

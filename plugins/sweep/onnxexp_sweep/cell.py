@@ -15,8 +15,6 @@ from typing import Any
 import onnxexp
 from onnxexp import OptionError, VerificationError
 
-__all__ = ["Record", "run"]
-
 _TEXT = 4000
 """The longest text of a reason."""
 _QUIET = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ImportWarning, ResourceWarning)

@@ -30,8 +30,6 @@ import psutil
 from onnxexp.commands import temporary_folder
 from onnxexp_sweep.versions import installed
 
-__all__ = ["main", "preload"]
-
 _POLL = 0.02
 _FAMILY_EVERY = 10
 """Polls between two searches for the child's own children."""

@@ -11,8 +11,6 @@ from typing import Any
 
 from onnxexp_sweep.zoo import Model, Zoo
 
-__all__ = ["Cell", "cells_of"]
-
 _SOURCES = 64
 """The most files of a checkpoint folder that a cell's key contains by size and time of change."""
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from onnxexp_sweep.compare import Comparison
     from onnxexp_sweep.sweep import Done
 
-__all__ = ["SUMMARY", "arguments", "run"]
-
 SUMMARY = "export the models of a zoo with many options, on one machine or many, and compare two such sweeps"
 
 _OPSET = 20

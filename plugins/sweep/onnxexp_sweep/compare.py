@@ -11,8 +11,6 @@ from onnxexp_sweep.progress import short_reason
 from onnxexp_sweep.results import latest, read, rows
 from onnxexp_sweep.versions import PACKAGES
 
-__all__ = ["Change", "Comparison", "Thresholds", "compare"]
-
 _COLUMNS = (
     "cell", "status", "step", "reason", "export_seconds", "peak_bytes", "nodes", "file_bytes",
     *(name.replace("-", "_") for name in PACKAGES), "plugins",

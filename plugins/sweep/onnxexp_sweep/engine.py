@@ -18,8 +18,6 @@ from onnxexp import OnnxExporterError, OptionError
 from onnxexp_sweep.versions import PACKAGES, differences, installed
 from onnxexp_sweep.worker import NAME, CellServers, EnvironmentChanged, run_cell
 
-__all__ = ["Finished", "Unfinished", "check_versions", "connected", "finished_cells", "worker_versions"]
-
 _SCHEMES = ("tcp", "tls", "ws", "wss", "ucx")
 _LOOPBACK = "127.0.0.1"
 _PATIENCE = 15.0

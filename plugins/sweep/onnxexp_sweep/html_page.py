@@ -16,8 +16,6 @@ from onnxexp_sweep.compare import Comparison
 from onnxexp_sweep.plots import number_plot, status_map
 from onnxexp_sweep.versions import PACKAGES
 
-__all__ = ["page", "write"]
-
 _COLUMNS = (
     "model", "opset", "frontend", "variant", "status", "export_seconds", "seconds", "peak_bytes", "nodes", "file_bytes",
     "max_error", "reason", "stderr", "warnings", "verified", "not_verified", "options", "stages", "versions", "worker",

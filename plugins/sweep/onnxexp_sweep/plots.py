@@ -7,8 +7,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["number_plot", "status_map"]
-
 _LABEL, _SQUARE, _PLOT, _LINE = 240, 16, 700, 18
 _LONGEST = 36
 _HEAD = 96

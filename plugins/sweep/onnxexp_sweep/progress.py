@@ -15,8 +15,6 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["SweepProgress", "short_reason"]
-
 _FAILURES = 8
 """The failures that stay visible."""
 _LINES = 20

@@ -26,8 +26,6 @@ from onnxexp import OptionError, SerializeError
 from onnxexp.commands import write_file
 from onnxexp_sweep.versions import PACKAGES
 
-__all__ = ["PARTS", "SCHEMA", "Results", "latest", "read", "row_of", "rows"]
-
 PARTS = 64
 """The number of small files that are merged into the table."""
 

@@ -13,8 +13,6 @@ from onnxexp_sweep.engine import Unfinished, connected, finished_cells, worker_v
 from onnxexp_sweep.progress import SweepProgress, short_reason
 from onnxexp_sweep.results import Results, row_of
 
-__all__ = ["Done", "sweep"]
-
 _GIVE_UP = 8
 """After so many cells that cannot be run, and none that can, the others are not tried."""
 

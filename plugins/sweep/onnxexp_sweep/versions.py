@@ -8,8 +8,6 @@ from importlib_metadata import PackageNotFoundError, entry_points, version
 
 from onnxexp_sweep.zoo import MODELS
 
-__all__ = ["PACKAGES", "differences", "installed"]
-
 PACKAGES = ("python", "torch", "onnx", "onnx-ir", "onnxruntime", "onnxexp")
 """What has a column of its own in the results."""
 

@@ -16,8 +16,6 @@ from distributed import WorkerPlugin, get_worker
 
 from onnxexp_sweep.versions import differences
 
-__all__ = ["NAME", "CellServers", "EnvironmentChanged", "run_cell"]
-
 NAME = "onnxexp-sweep"
 """The name of the worker plugin, and the topic of its events."""
 

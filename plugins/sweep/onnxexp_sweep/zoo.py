@@ -12,8 +12,6 @@ from importlib_metadata import entry_points
 from onnxexp import OptionError
 from onnxexp.commands import nearest, parse_toml
 
-__all__ = ["EXPORT_OPTIONS", "FRONTENDS", "MODELS", "Model", "Zoo", "read", "read_bytes"]
-
 MODELS = "onnxexp.models"
 """The group of entry points that packs offer models by."""
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from onnxexp import ONNXProgram, TrainingMode
+from onnxexp import ONNXProgram, TrainingMode, is_in_onnx_export
 from onnxexp import __version__ as producer_version
 from onnxexp_torch_onnx import errors, operators, symbolic_helper, utils, verification
 from onnxexp_torch_onnx.call_symbolic import call_symbolic
@@ -39,7 +39,7 @@ from onnxexp_torch_onnx.errors import (
     SymbolicValueError,
     UnsupportedOperatorError,
 )
-from onnxexp_torch_onnx.export_state import disable_log, enable_log, is_in_onnx_export, select_model_mode_for_export, set_training
+from onnxexp_torch_onnx.export_state import disable_log, enable_log, select_model_mode_for_export, set_training
 from onnxexp_torch_onnx.exporting import export, export_to_pretty_string
 from onnxexp_torch_onnx.function_extraction import FunctionExtractor
 from onnxexp_torch_onnx.registry import register_custom_op_symbolic, registered, unregister_custom_op_symbolic

@@ -5,8 +5,6 @@ from __future__ import annotations
 from onnxexp import OperatorExportTypes, TrainingMode, is_in_onnx_export
 from onnxexp_torch_onnx.settings import current
 
-__all__ = ["GLOBALS"]
-
 
 class _Globals:
     """The read-only settings of the running export.

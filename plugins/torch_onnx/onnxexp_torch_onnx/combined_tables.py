@@ -7,8 +7,6 @@ from typing import Any
 
 from onnxexp import SymbolicTable
 
-__all__ = ["CombinedTables", "combined"]
-
 
 @dataclasses.dataclass(frozen=True)
 class CombinedTables:

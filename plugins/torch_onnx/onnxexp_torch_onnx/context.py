@@ -11,8 +11,6 @@ import torch
 
 from onnxexp_torch_onnx.scratch_graph import FOREIGN, ScratchGraph
 
-__all__ = ["GraphContext", "SymbolicContext", "add_op_with_blocks"]
-
 _SUFFIX = re.compile(r"^(?P<name>.+)_(?P<kind>[ifstgz]|ty)$")
 _NAME = re.compile(r"^([^\s:]+::)?[^\s:\d][^\s:]*$")
 _IGNORED = ("inplace", "aten")

@@ -27,17 +27,6 @@ from onnxexp_torch_onnx.diagnostics import DiagnosticContext
 from onnxexp_torch_onnx.onnxscript_symbolics import translations
 from onnxexp_torch_onnx.registry import registered
 
-__all__ = [
-    "DiagnosticOptions",
-    "ExportOptions",
-    "ExportOutput",
-    "ExportOutputSerializer",
-    "ONNXFakeContext",
-    "OnnxRegistry",
-    "dynamo_export",
-    "enable_fake_mode",
-]
-
 
 class OnnxRegistry:
     """onnxscript functions by torch operator, for one export.

@@ -16,8 +16,6 @@ from onnxexp_torch_onnx.input_casts import align_dtypes
 from onnxexp_torch_onnx.jit_types import tensor_type, type_of
 from onnxexp_torch_onnx.overload_matching import match_overload
 
-__all__ = ["PACKING", "Emitter", "attributes"]
-
 JitNode: TypeAlias = Any
 JitValue: TypeAlias = Any
 

@@ -8,8 +8,6 @@ from onnxexp_torch_onnx import onnx_ops
 from onnxexp_torch_onnx.registry import is_registered
 from onnxexp_torch_onnx.torch_onnx_state import is_registered_with_torch
 
-__all__ = ["TorchOnnx", "plugin"]
-
 _LEFT_OUT = "a symbolic for {} is registered with {}, and this export does not use it; to fix this, call {}"
 
 

@@ -10,18 +10,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import torch
 
-from onnxexp import TrainingMode, is_in_onnx_export
+from onnxexp import TrainingMode
 from onnxexp.frontends import model_mode
-
-__all__ = [
-    "disable_log",
-    "enable_log",
-    "is_in_onnx_export",
-    "logging_to_stdout",
-    "select_model_mode_for_export",
-    "set_training",
-    "training_mode",
-]
 
 _LOGGER = logging.getLogger("onnxexp")
 

@@ -30,8 +30,6 @@ from onnxexp_torch_onnx.quantized_values import quantized_as_parts, with_quantiz
 from onnxexp_torch_onnx.registry import registered
 from onnxexp_torch_onnx.settings import settings
 
-__all__ = ["export", "export_to_pretty_string"]
-
 _LOGGER = logging.getLogger("onnxexp")
 
 

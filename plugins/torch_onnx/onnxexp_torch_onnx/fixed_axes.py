@@ -9,8 +9,6 @@ from typing import Any
 from onnxexp import CaptureError, ONNXProgram, OptionError, warn
 from onnxexp_torch_onnx.errors import OnnxExporterWarning
 
-__all__ = ["export_without_fixed_axes"]
-
 _FIXED = re.compile(
     r"axis (\d+) of input (\S+)(?: \([^)]*\))? was asked to be dynamic, but the model fixes it to (?:\d+|the size of)"
 )

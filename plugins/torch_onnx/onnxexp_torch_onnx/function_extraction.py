@@ -15,8 +15,6 @@ import onnx_ir as ir
 
 from onnxexp.rewriting import unused_name
 
-__all__ = ["FunctionExtractor"]
-
 _SMALL = 64
 """Elements up to which an integer or boolean initializer (axes, shapes, indices) becomes part of the function."""
 SCOPE = "onnxexp.scope"

@@ -16,8 +16,6 @@ from onnxexp.commands import one_line
 from onnxexp.frontends import ScriptModule
 from onnxexp_torch_onnx.scalar_type import JitScalarType
 
-__all__ = ["PARAMETER", "graph_text"]
-
 PARAMETER = "onnxexp_torch_onnx.parameter"
 """The key of a value's metadata under which the position of a parameter stands."""
 

@@ -10,8 +10,6 @@ import torch
 
 from onnxexp import Builder, Tensor
 
-__all__ = ["align_dtypes"]
-
 _ALL = {
     "Add", "Sub", "Mul", "Div", "Pow", "Mod", "Gemm", "MatMul", "Conv", "Concat", "Min", "Max",
     "Greater", "Less", "Equal", "GreaterOrEqual", "LessOrEqual",

@@ -9,8 +9,6 @@ import torch
 from onnxexp import Tensor
 from onnxexp.graph import ScalarType, TensorType
 
-__all__ = ["NUMBERS", "jit_type", "list_type", "tensor_type", "type_of", "type_of_tensor"]
-
 NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64}
 """dtypes of Python numbers in a JIT graph.
 

@@ -19,8 +19,6 @@ from onnxexp_torch_onnx.export_state import training_mode
 from onnxexp_torch_onnx.registry import registered
 from onnxexp_torch_onnx.settings import settings
 
-__all__ = ["GraphInfo", "find_mismatch"]
-
 
 @dataclasses.dataclass
 class GraphInfo:

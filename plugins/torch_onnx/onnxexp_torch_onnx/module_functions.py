@@ -15,8 +15,6 @@ from onnxexp import OptionError, Options, hookimpl, warn
 from onnxexp.frontends import ScriptModule
 from onnxexp_torch_onnx.function_extraction import SCOPE, FunctionExtractor
 
-__all__ = ["FIRST_OPSET", "ModuleFunctions", "check_opset"]
-
 FIRST_OPSET = 15
 """Model-local functions need ONNX IR 8, which came with opset 15."""
 

@@ -24,8 +24,6 @@ from onnxexp.frontends import (
     register_containers,
 )
 
-__all__ = ["Example", "export_with_number_inputs", "read_example", "take_floats_as_doubles"]
-
 Export = Callable[..., ONNXProgram]
 """An export of the example with these `dynamic_shapes`, `input_names` and this `capture`."""
 

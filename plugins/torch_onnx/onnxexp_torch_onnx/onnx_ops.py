@@ -7,8 +7,6 @@ from typing import Any
 
 from onnxexp import Builder, SymbolicTable, Tensor
 
-__all__ = ["table"]
-
 table = SymbolicTable("onnx_symbolic")
 
 

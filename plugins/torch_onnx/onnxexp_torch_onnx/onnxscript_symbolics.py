@@ -10,8 +10,6 @@ import torch
 from onnxexp import Builder, OptionError, SymbolicTable
 from onnxexp.torch_ops import full_name
 
-__all__ = ["translations"]
-
 
 def translations(table: Mapping[Any, Callable[..., Any]]) -> SymbolicTable:
     """Build a table of symbolics from onnxscript functions by operator.

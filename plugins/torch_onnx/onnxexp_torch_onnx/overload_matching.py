@@ -13,8 +13,6 @@ import torch
 from onnxexp import Builder, Tensor
 from onnxexp.torch_ops import TYPE_CODES, NoOverload, accepts, choose_overload, schemas
 
-__all__ = ["decode_arguments", "match_overload", "overloads"]
-
 _NUMBERS = ("int", "float", "bool", "number")
 
 

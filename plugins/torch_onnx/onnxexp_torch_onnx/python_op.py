@@ -12,8 +12,6 @@ from onnxexp import Tensor
 from onnxexp.graph import Node, ScalarType, TensorType
 from onnxexp_torch_onnx.jit_types import jit_type, type_of_tensor
 
-__all__ = ["python_op"]
-
 
 def python_op(node: Node, function: type[torch.autograd.Function], args: Sequence[Any]) -> tuple[Any, Any, list[Tensor]]:
     """Trace ``function.apply(*args)`` as one ``prim::PythonOp``.

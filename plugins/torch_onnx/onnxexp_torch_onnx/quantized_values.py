@@ -15,8 +15,6 @@ from torch.utils import _pytree as pytree
 
 from onnxexp.frontends import ScriptModule, call_preserved, forward_of
 
-__all__ = ["quantized_as_parts", "with_quantized_parts"]
-
 
 class Parts(NamedTuple):
     """A quantized tensor as three tensors, where scale and zero point are 0-d."""

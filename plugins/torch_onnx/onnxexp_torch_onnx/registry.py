@@ -21,17 +21,6 @@ from onnxexp_torch_onnx.settings import current, settings
 from onnxexp_torch_onnx.symbolic_opsets import assigned_symbolics
 from onnxexp_torch_onnx.torch_onnx_state import from_torch
 
-__all__ = [
-    "RegisteredSymbolics",
-    "SymbolicRegistry",
-    "as_symbolic",
-    "clear",
-    "is_registered",
-    "register_custom_op_symbolic",
-    "registered",
-    "unregister_custom_op_symbolic",
-]
-
 Symbolic = Callable[..., Any]
 PYTHON_OP = "prim::PythonOp"
 _NAME = re.compile(r"^(?P<namespace>[A-Za-z0-9_-]*)::(?P<name>[A-Za-z0-9_.-]+)$")

@@ -11,8 +11,6 @@ from onnxexp.rewriting import onnx_dtype
 from onnxexp_torch_onnx.enums import TensorProtoDataType
 from onnxexp_torch_onnx.errors import OnnxExporterError, SymbolicValueError
 
-__all__ = ["JitScalarType"]
-
 
 class JitScalarType(enum.IntEnum):
     """A scalar type, whose value is torch.onnx's number for it.

@@ -18,8 +18,6 @@ from onnxexp.torch_ops import type_code
 from onnxexp_torch_onnx.emit_nodes import Emitter
 from onnxexp_torch_onnx.jit_types import NUMBERS, jit_type, list_type, tensor_type, type_of_tensor
 
-__all__ = ["FOREIGN", "ScratchGraph", "jit_node"]
-
 FOREIGN = ("owningGraph", "invalidated")
 """Parts of torch's messages about a value of another graph, and about one whose graph is deleted."""
 

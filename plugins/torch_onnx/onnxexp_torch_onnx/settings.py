@@ -10,8 +10,6 @@ from typing import Any
 
 from onnxexp import DEFAULT_OPSET
 
-__all__ = ["Settings", "current", "settings"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Settings:

@@ -12,8 +12,6 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["from_torch", "is_registered_with_torch", "torch_opset"]
-
 _HOMES = ("torch.onnx._internal.torchscript_exporter", "torch.onnx._internal", "torch.onnx")
 """The packages of torch's TorchScript exporter, the newest first."""
 _LOCK = threading.RLock()

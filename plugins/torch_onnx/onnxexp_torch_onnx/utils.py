@@ -9,13 +9,12 @@ from typing import Any
 import torch
 
 import onnxexp
-from onnxexp import LoweringError, UnsupportedOperators
+from onnxexp import LoweringError, UnsupportedOperators, is_in_onnx_export
 from onnxexp.graph import Graph
 from onnxexp_torch_onnx.context import GraphContext
 from onnxexp_torch_onnx.export_state import (
     disable_log,
     enable_log,
-    is_in_onnx_export,
     select_model_mode_for_export,
     set_training,
     training_mode,

@@ -28,8 +28,6 @@ from onnxexp_torchscript.trace.trace import Recording
 from onnxexp_torchscript.types.abstract_tensor import NUMBERS, UNKNOWN
 from onnxexp_torchscript.types.type_inference import TypeInference
 
-__all__ = ["TABLES", "convert"]
-
 _ONE_LEAF = object()
 """Stands for a list of unknown length in the example's result."""
 

@@ -27,8 +27,6 @@ from onnxexp_torchscript.lists.sequence_ops import lower_sequence
 from onnxexp_torchscript.script.script import script
 from onnxexp_torchscript.trace.trace import Recording, trace
 
-__all__ = ["TorchScript"]
-
 
 class TorchScript:
     """The frontend: traces and scripts modules, and reads scripted ones."""

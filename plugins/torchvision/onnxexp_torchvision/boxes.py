@@ -8,8 +8,6 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 
-__all__ = ["BOXES"]
-
 BOXES = SymbolicTable("torchvision")
 _ALL = 2**31 - 1
 """The number of boxes to keep: no limit."""

@@ -11,8 +11,6 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 
-__all__ = ["REGIONS"]
-
 REGIONS = SymbolicTable("torchvision")
 _HALF_PIXEL = 16
 """The first opset whose RoiAlign has the aligned coordinates."""

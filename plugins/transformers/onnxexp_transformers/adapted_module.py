@@ -8,8 +8,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["AdaptedModule"]
-
 
 class AdaptedModule(torch.nn.Module):
     """A module with the parts of a model, and with a forward of its own.

@@ -12,8 +12,6 @@ from typing import Any
 
 from onnxexp import OptionError
 
-__all__ = ["RENAMED", "cache_argument", "cache_parameter"]
-
 RENAMED = {"cache": "past_key_values", "cache_params": "past_key_values"}
 """The name of a cache in a graph, by that of the parameter or of the field of a result; others stay."""
 

@@ -21,8 +21,6 @@ from torch.utils import _pytree as pytree
 from onnxexp.frontends import RenamingKey
 from onnxexp_transformers.cache_names import RENAMED
 
-__all__ = ["named_tensors", "register_caches"]
-
 _registration = threading.Lock()
 _NAMES = {"keys": "key", "values": "value", "conv_states": "conv_state", "recurrent_states": "recurrent_state"}
 _TAGS = {"self_attention_cache": "decoder", "cross_attention_cache": "encoder"}

@@ -13,8 +13,6 @@ import onnxexp
 from onnxexp import OptionError
 from onnxexp.commands import MANIFEST, read_json
 
-__all__ = ["check_files", "tokenizer_files"]
-
 _READ = (".json", ".safetensors", ".bin", ".py")
 """The suffixes of what transformers reads: configurations, weights, and trusted code."""
 _COPIED = (".json", ".txt", ".model", ".jinja", ".tiktoken")

@@ -11,8 +11,6 @@ from typing import Any
 from onnxexp import OptionError
 from onnxexp.commands import Output, Progress, add_selection, selection
 
-__all__ = ["SUMMARY", "arguments", "run"]
-
 SUMMARY = "export a model of Hugging Face transformers into a folder"
 
 

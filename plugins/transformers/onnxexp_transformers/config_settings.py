@@ -10,8 +10,6 @@ from transformers import PreTrainedConfig
 import onnxexp
 from onnxexp import OptionError
 
-__all__ = ["check_names", "own_implementations"]
-
 _EXPORTED: dict[str, tuple[Any, ...]] = {
     "_attn_implementation": ("eager", "sdpa"),
     "_experts_implementation": ("eager", "batched_mm", "grouped_mm"),

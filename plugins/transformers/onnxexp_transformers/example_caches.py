@@ -27,8 +27,6 @@ from onnxexp import OptionError
 from onnxexp_transformers.cache_names import cache_argument
 from onnxexp_transformers.cache_nodes import named_tensors, register_caches
 
-__all__ = ["FixedCache", "PastCache", "cache_axes", "example_cache", "keep_states", "recurrent_states"]
-
 
 class PastCache(DynamicCache):
     """A cache that grows.

@@ -16,8 +16,6 @@ import torch
 from onnxexp import is_in_onnx_export
 from onnxexp.frontends import replace_attributes
 
-__all__ = ["all_experts"]
-
 
 @contextlib.contextmanager
 def all_experts(model: torch.nn.Module) -> Iterator[None]:

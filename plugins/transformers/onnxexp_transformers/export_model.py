@@ -21,8 +21,6 @@ from onnxexp_transformers.loading import load
 from onnxexp_transformers.shared_buffers import SHARED_BUFFERS, shareable
 from onnxexp_transformers.tasks import Part, task_of
 
-__all__ = ["ExportedModel", "export"]
-
 
 class ExportedModel(ExportedParts):
     """The graphs of an exported model.

@@ -9,8 +9,6 @@ from typing import Any
 import torch
 from transformers import PreTrainedConfig
 
-__all__ = ["export_switch"]
-
 _NAME = "onnx_export"
 
 

@@ -10,8 +10,6 @@ import onnxexp
 from onnxexp import OptionError
 from onnxexp_transformers.loading import Loaded
 
-__all__ = ["ExportedParts"]
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ExportedParts:

@@ -15,8 +15,6 @@ from onnxexp_transformers.genai_config import genai_config
 from onnxexp_transformers.loading import Loaded
 from onnxexp_transformers.model_card import model_card
 
-__all__ = ["check_folder", "write_folder"]
-
 _CARD = "README.md"
 
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import onnx_ir as ir
 
-__all__ = ["genai_config"]
-
 _STATE = re.compile(r"past_key_values\.(\d+)\.(\w+)")
 
 

@@ -23,8 +23,6 @@ from onnxexp.commands import read_json, read_model, temporary_folder
 from onnxexp_transformers.sampling import Sampler
 from onnxexp_transformers.shared_buffers import SHARED_BUFFERS, present_of
 
-__all__ = ["TextGenerator", "generate"]
-
 Tokens: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 

@@ -22,8 +22,6 @@ from onnxexp_transformers.config_settings import check_names, own_implementation
 from onnxexp_transformers.tasks import Task
 from onnxexp_transformers.tasks.fitting import check_fit, loader_of, model_classes
 
-__all__ = ["Loaded", "load"]
-
 _WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "*.bin", "*.bin.index.json")
 _SHOWN = 5
 

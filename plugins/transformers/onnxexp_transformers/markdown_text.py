@@ -9,8 +9,6 @@ import re
 
 from onnxexp.commands import one_line
 
-__all__ = ["code", "fenced", "plain"]
-
 _SPECIAL = re.compile(r"([\\`*_\[\]#<>&|$~])")
 
 

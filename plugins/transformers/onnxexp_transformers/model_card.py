@@ -12,8 +12,6 @@ import onnxexp
 from onnxexp_transformers.exported_parts import ExportedParts
 from onnxexp_transformers.markdown_text import code, fenced, plain
 
-__all__ = ["model_card"]
-
 
 def model_card(name: str, exported: ExportedParts, command: str | None) -> str:
     """Return the text of README.md: the graphs, and how they were made."""

@@ -10,8 +10,6 @@ from collections.abc import Iterator, Mapping
 
 import torch
 
-__all__ = ["assigned_states", "with_states"]
-
 
 @contextlib.contextmanager
 def assigned_states(model: torch.nn.Module) -> Iterator[dict[str, torch.Tensor]]:

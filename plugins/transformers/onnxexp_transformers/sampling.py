@@ -8,8 +8,6 @@ import numpy as np
 
 from onnxexp import OptionError
 
-__all__ = ["Sampler"]
-
 
 class Sampler:
     """Choose the most probable token, or draw one."""

@@ -7,8 +7,6 @@ from types import MappingProxyType
 
 import onnx_ir as ir
 
-__all__ = ["SHARED_BUFFERS", "present_of", "shareable"]
-
 SHARED_BUFFERS = "onnxexp.shared_buffers"
 """The key of the model's metadata that lists these inputs, separated by spaces."""
 _WRITES: Mapping[tuple[str, str], Mapping[int, int]] = MappingProxyType(

@@ -14,8 +14,6 @@ import torch
 
 from onnxexp import is_in_onnx_export
 
-__all__ = ["tracing_switch"]
-
 _PACKAGES = ("transformers", "transformers_modules")
 """transformers, and its name for the code of checkpoints."""
 

@@ -9,8 +9,6 @@ import torch
 
 from tests.quantized.samples.operands import Layer, Operands, Row, rows_quantized
 
-__all__ = ["EMBEDDING"]
-
 Q = torch.ops.quantized
 
 

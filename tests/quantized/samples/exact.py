@@ -7,8 +7,6 @@ from torch.nn import functional as F
 
 from tests.quantized.samples.operands import Row, assign, written
 
-__all__ = ["EXACT"]
-
 Q = torch.ops.quantized
 TO = (0.04, 50)
 

@@ -8,8 +8,6 @@ import torch
 
 from tests.quantized.samples.operands import Layer, Operands, Row
 
-__all__ = ["CONVOLUTION", "LINEAR_IN_FLOAT", "PACKING"]
-
 Q = torch.ops.quantized
 TO = (0.1, 70)
 

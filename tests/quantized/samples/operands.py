@@ -9,20 +9,6 @@ from typing import Any
 
 import torch
 
-__all__ = [
-    "PARAMETERS",
-    "Layer",
-    "Operands",
-    "Row",
-    "assign",
-    "constants",
-    "engine",
-    "inputs",
-    "quantize",
-    "rows_quantized",
-    "written",
-]
-
 PARAMETERS = {
     "x": (0.05, 60),
     "y": (0.03, 100),

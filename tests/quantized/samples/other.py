@@ -9,8 +9,6 @@ import torch
 
 from tests.quantized.samples.operands import Layer, Operands, Row, rows_quantized, written
 
-__all__ = ["OTHER"]
-
 A, Q = torch.ops.aten, torch.ops.quantized
 
 

@@ -9,8 +9,6 @@ import torch
 
 from tests.quantized.samples.operands import Row, written
 
-__all__ = ["OUT"]
-
 A, Q = torch.ops.aten, torch.ops.quantized
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 

@@ -7,8 +7,6 @@ from torch.nn import functional as F
 
 from tests.quantized.samples.operands import Row, written
 
-__all__ = ["ROUNDED"]
-
 Q = torch.ops.quantized
 NORM = (torch.tensor([1.0, 0.5, -2.0, 1.5]), torch.tensor([0.1, 0.0, -0.2, 0.3]))
 STATISTICS = (torch.tensor([0.2, -0.1, 0.0, 0.4]), torch.tensor([1.0, 0.7, 2.0, 0.5]))

@@ -10,8 +10,6 @@ from torch.ao.nn.quantized import dynamic
 from tests.quantized.samples.layers import packed, packed_transposed
 from tests.quantized.samples.operands import Layer, Operands, Row, inputs
 
-__all__ = ["RECURRENT", "RUN_TIME"]
-
 Q = torch.ops.quantized
 _RANGE = float(inputs()["f"].max() - inputs()["f"].min())
 

@@ -22,8 +22,6 @@ from onnxexp_aten.capture.contiguous_copies import contiguous
 from onnxexp_aten.capture.in_captures import in_captures
 from onnxexp_aten.capture.triangle_indices import triangle_indices
 
-__all__ = ["keep_computed_sizes"]
-
 
 def _linspace(original: Callable[..., torch.Tensor], start: Any, end: Any, steps: Any, **options: Any) -> torch.Tensor:
     """Compute linspace from the nearer end, as torch does."""

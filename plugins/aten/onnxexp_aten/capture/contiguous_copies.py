@@ -13,8 +13,6 @@ from typing import Any
 import sympy  # type: ignore[import-untyped]
 import torch
 
-__all__ = ["contiguous"]
-
 
 def contiguous(
     original: Callable[..., torch.Tensor], self: torch.Tensor, *, memory_format: torch.memory_format = torch.contiguous_format

@@ -24,8 +24,6 @@ from onnxexp_aten.capture.in_captures import in_captures, in_forward
 from onnxexp_aten.capture.unbacked_sizes import replaced_kernel
 from onnxexp_aten.creation.windows import WINDOWS
 
-__all__ = ["keep_data_dependent_ops"]
-
 
 def _call_own(name: str, original: Callable[..., Any], *args: Any, **options: Any) -> Any:
     """Call our operator `name`, unless torch derives the right shapes by itself."""

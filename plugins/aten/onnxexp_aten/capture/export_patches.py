@@ -28,8 +28,6 @@ from onnxexp_aten.capture.slice_lengths import exact_slice_lengths
 from onnxexp_aten.capture.stand_in_ops import define_operators
 from onnxexp_aten.capture.unbacked_sizes import keep_unbacked_sizes
 
-__all__ = ["keep_operators_whole"]
-
 
 @contextlib.contextmanager
 def keep_operators_whole() -> Iterator[None]:

@@ -13,8 +13,6 @@ from torch.overrides import TorchFunctionMode
 from onnxexp import is_in_onnx_export
 from onnxexp.frontends import replace_attributes
 
-__all__ = ["in_captures", "in_forward"]
-
 
 def in_captures(original: Callable[..., Any], replacement: Callable[..., Any]) -> Callable[..., Any]:
     """Call `replacement` with `original` first, in captures of torch.export."""

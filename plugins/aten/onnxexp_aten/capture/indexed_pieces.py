@@ -17,8 +17,6 @@ from onnxexp import is_in_onnx_export
 from onnxexp.frontends import replace_attributes, restored_state
 from onnxexp_aten.capture.in_captures import in_captures
 
-__all__ = ["export_with_pieces", "trace_pieces"]
-
 _VF: Any = torch._VF
 
 

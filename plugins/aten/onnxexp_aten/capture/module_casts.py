@@ -14,8 +14,6 @@ import torch
 
 from onnxexp import is_in_onnx_export
 
-__all__ = ["keep_modules"]
-
 
 def keep_modules() -> tuple[Any, str, Callable[..., Any]]:
     """Return the replacement (owner, name, function) of `torch.nn.Module.to`."""

@@ -23,8 +23,6 @@ from onnxexp.frontends import replace_attributes
 from onnxexp_aten.capture.in_captures import in_captures
 from onnxexp_aten.capture.stand_in_ops import LAYERS
 
-__all__ = ["keep_composite_ops"]
-
 
 def _autocast(name: str, args: tuple[Any, ...]) -> Any:
     """Call a layer's operator; under autocast, with the dtypes of torch's kernels."""

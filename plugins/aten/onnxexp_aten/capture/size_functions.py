@@ -17,8 +17,6 @@ import torch
 
 from onnxexp.frontends import replace_attributes
 
-__all__ = ["keep_size_functions"]
-
 _len = builtins.len
 _SYMBOLIC: Any = torch
 """torch's functions for symbolic numbers, which have no types."""

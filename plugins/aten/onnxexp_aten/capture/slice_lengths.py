@@ -18,8 +18,6 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from onnxexp.frontends import replace_attributes
 from onnxexp_aten.capture.in_captures import in_captures
 
-__all__ = ["exact_slice_lengths"]
-
 
 def exact_slice_lengths() -> contextlib.AbstractContextManager[None]:
     """Give slices of fake tensors their length at every size, in this thread only."""

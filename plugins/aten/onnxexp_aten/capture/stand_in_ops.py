@@ -17,8 +17,6 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from onnxexp_aten.creation.windows import WINDOWS
 
-__all__ = ["LAYERS", "define_operators"]
-
 LAYERS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 """The recurrent layers."""
 CELLS = ("lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell")

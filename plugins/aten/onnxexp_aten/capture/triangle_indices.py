@@ -8,8 +8,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["triangle_indices"]
-
 
 def triangle_indices(
     name: str, original: Callable[..., torch.Tensor], row: Any, col: Any, offset: Any = 0, **options: Any

@@ -18,8 +18,6 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statica
 from onnxexp.frontends import replace_attributes
 from onnxexp_aten.capture.in_captures import in_captures
 
-__all__ = ["keep_unbacked_sizes", "replaced_kernel"]
-
 _Shape = Sequence[Any]
 
 

@@ -13,8 +13,6 @@ from onnxexp.graph import Node, TensorType
 from onnxexp_aten.complex.complex_numbers import REAL_DTYPES, is_complex, paired, real_of
 from onnxexp_aten.tables import aten, complex_aten
 
-__all__ = ["lower_complex"]
-
 _BY_PARTS = frozenset(
     f"aten::{name}"
     for name in """

@@ -17,8 +17,6 @@ from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.constant_of_shape import full_of, sizes_like
 from onnxexp_aten.support.kernel_dtypes import compute
 
-__all__ = ["REAL_DTYPES", "complex_table", "is_complex", "mul", "paired", "real_of"]
-
 REAL_DTYPES: Mapping[torch.dtype, torch.dtype] = MappingProxyType(
     {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
 )

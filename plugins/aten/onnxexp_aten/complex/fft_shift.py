@@ -9,8 +9,6 @@ from onnxexp_aten.shape.flip_roll_unfold import roll
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.tensor_sizes import size_at
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 

@@ -27,8 +27,6 @@ from onnxexp_aten.support.kernel_dtypes import targets_plain_onnx
 from onnxexp_aten.support.tensor_sizes import size_at, with_shape
 from onnxexp_aten.support.view_nodes import reshaped, sliced, swapped
 
-__all__ = ["complex_table", "fitted", "frame_window", "table"]
-
 table = SymbolicTable("aten")
 complex_table = SymbolicTable("aten")
 

@@ -17,8 +17,6 @@ from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.view_nodes import sliced
 
-__all__ = ["complex_table"]
-
 complex_table = SymbolicTable("aten")
 _END = 2**62
 

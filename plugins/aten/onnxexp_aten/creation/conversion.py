@@ -8,8 +8,6 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 

@@ -10,8 +10,6 @@ from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.support.constant_of_shape import filled, full_of, sizes_like
 from onnxexp_aten.support.tensor_sizes import output_type
 
-__all__ = ["out_dtype", "table"]
-
 table = SymbolicTable("aten")
 
 

@@ -12,8 +12,6 @@ from onnxexp_aten.creation.filled_tensors import out_dtype
 from onnxexp_aten.support.constant_of_shape import filled
 from onnxexp_aten.support.kernel_dtypes import compute, has_operator
 
-__all__ = ["arange_of", "table"]
-
 table = SymbolicTable("aten")
 
 

@@ -16,8 +16,6 @@ from onnxexp_aten.support.kernel_dtypes import has_operator
 from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.view_nodes import unsqueezed
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 

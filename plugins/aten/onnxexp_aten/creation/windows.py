@@ -14,8 +14,6 @@ from onnxexp_aten.creation.filled_tensors import out_dtype
 from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.support.kernel_dtypes import compute
 
-__all__ = ["WINDOWS", "table"]
-
 table = SymbolicTable("aten")
 
 

@@ -21,8 +21,6 @@ from onnxexp_aten.support.kernel_dtypes import compute
 from onnxexp_aten.support.tensor_sizes import size_at, sizes_of, vector
 from onnxexp_aten.support.view_nodes import END, expanded, permuted, reshaped, sliced, squeezed, unsqueezed
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 

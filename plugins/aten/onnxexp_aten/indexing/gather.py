@@ -17,18 +17,6 @@ from onnxexp_aten.support.size_arithmetic import product_of
 from onnxexp_aten.support.tensor_sizes import size_at, vector, with_shape
 from onnxexp_aten.support.view_nodes import expanded, permuted, squeezed, unsqueezed
 
-__all__ = [
-    "clamped_indices",
-    "common_sizes",
-    "counted_from_front",
-    "flat_places",
-    "flattened",
-    "gather",
-    "indices_and_axes",
-    "stacked_indices",
-    "table",
-]
-
 table = SymbolicTable("aten")
 
 

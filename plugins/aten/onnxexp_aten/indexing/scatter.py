@@ -18,8 +18,6 @@ from onnxexp_aten.support.offset_ranges import start_of_range
 from onnxexp_aten.support.tensor_sizes import size_at, vector, with_shape
 from onnxexp_aten.support.view_nodes import sliced, unsqueezed
 
-__all__ = ["can_reduce", "reducing_dtype", "scatter_elements", "scatter_slices", "table"]
-
 table = SymbolicTable("aten")
 
 _REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min"}

@@ -19,8 +19,6 @@ from onnxexp_aten.linalg.solve_and_lu import linalg_solve_triangular
 from onnxexp_aten.support.tensor_sizes import with_shape
 from onnxexp_aten.support.view_nodes import swapped
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 # Cholesky

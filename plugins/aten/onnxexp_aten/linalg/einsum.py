@@ -21,8 +21,6 @@ from onnxexp_aten.support.tensor_sizes import size_at, vector, with_shape
 from onnxexp_aten.support.type_promotion import promote
 from onnxexp_aten.support.view_nodes import permuted, swapped, unsqueezed
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 _EINSUM_DTYPES = (torch.float32, torch.float64, torch.float16, torch.int64, torch.int32)

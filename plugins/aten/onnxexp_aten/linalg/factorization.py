@@ -16,7 +16,6 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.linalg.matrix_sizes import (
-    Dim,
     broadcast,
     cut,
     diagonal_mask,
@@ -33,25 +32,8 @@ from onnxexp_aten.linalg.matrix_sizes import (
     zeros,
 )
 from onnxexp_aten.support.constant_of_shape import filled
+from onnxexp_aten.support.size_arithmetic import Dim
 from onnxexp_aten.support.tensor_sizes import vector, with_shape
-
-__all__ = [
-    "Factors",
-    "Matrices",
-    "Reflected",
-    "apply_q",
-    "cholesky",
-    "eager_if_empty",
-    "exchange_rows",
-    "householder",
-    "lu",
-    "reflectors",
-    "row_numbers",
-    "scan_numbers",
-    "solve_by_elimination",
-    "substitute",
-    "success",
-]
 
 
 def eager_if_empty(function: Callable[..., Any]) -> Callable[..., Any]:

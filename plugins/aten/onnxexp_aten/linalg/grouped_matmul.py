@@ -13,8 +13,6 @@ from onnxexp_aten.support.tensor_sizes import size_at, vector
 from onnxexp_aten.support.type_promotion import dtype_of
 from onnxexp_aten.support.view_nodes import sliced
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 

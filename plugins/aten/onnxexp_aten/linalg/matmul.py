@@ -16,8 +16,6 @@ from onnxexp_aten.support.tensor_sizes import size_at, sizes_of, with_shape
 from onnxexp_aten.support.type_promotion import promote
 from onnxexp_aten.support.view_nodes import permuted, reshaped, squeezed, swapped, unsqueezed
 
-__all__ = ["linear", "product", "table"]
-
 table = SymbolicTable("aten")
 
 _NARROW = {torch.bool, torch.uint8, torch.int8, torch.int16}

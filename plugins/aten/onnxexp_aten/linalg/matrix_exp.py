@@ -15,8 +15,6 @@ from onnxexp_aten.linalg.factorization import Matrices
 from onnxexp_aten.linalg.matrix_sizes import dims, eye, product, shaped
 from onnxexp_aten.support.tensor_sizes import with_shape
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 

@@ -18,28 +18,6 @@ from onnxexp_aten.support.size_arithmetic import Dim, product_of
 from onnxexp_aten.support.tensor_sizes import vector, with_shape
 from onnxexp_aten.support.view_nodes import sliced
 
-__all__ = [
-    "Dim",
-    "broadcast",
-    "cut",
-    "diagonal_mask",
-    "difference",
-    "dims",
-    "eye",
-    "larger",
-    "matrix_sizes",
-    "numbers",
-    "parts",
-    "product",
-    "shaped",
-    "size",
-    "smaller",
-    "total",
-    "triangle",
-    "triangle_mask",
-    "zeros",
-]
-
 
 def matrix_sizes(op: Builder, x: Tensor) -> list[Dim]:
     """Return the sizes of matrices.

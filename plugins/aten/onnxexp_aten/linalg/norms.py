@@ -21,8 +21,6 @@ from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.type_promotion import dtype_of, promote
 from onnxexp_aten.support.view_nodes import permuted, unsqueezed
 
-__all__ = ["table", "vector_norm"]
-
 table = SymbolicTable("aten")
 
 

@@ -14,8 +14,6 @@ from onnxexp_aten.math.arithmetic import extreme
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.view_nodes import swapped, unsqueezed
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 

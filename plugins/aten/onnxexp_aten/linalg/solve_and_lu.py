@@ -21,7 +21,6 @@ from onnxexp_aten.linalg.factorization import (
 )
 from onnxexp_aten.linalg.matmul import product as matrix_product
 from onnxexp_aten.linalg.matrix_sizes import (
-    Dim,
     broadcast,
     cut,
     diagonal_mask,
@@ -35,10 +34,9 @@ from onnxexp_aten.linalg.matrix_sizes import (
     smaller,
     triangle,
 )
+from onnxexp_aten.support.size_arithmetic import Dim
 from onnxexp_aten.support.tensor_sizes import vector, with_shape
 from onnxexp_aten.support.view_nodes import permuted, squeezed, swapped, unsqueezed
-
-__all__ = ["linalg_inv", "linalg_solve_triangular", "table"]
 
 table = SymbolicTable("aten")
 

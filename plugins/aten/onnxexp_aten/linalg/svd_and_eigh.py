@@ -14,7 +14,6 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.linalg.factorization import Matrices, apply_q, householder, row_numbers
 from onnxexp_aten.linalg.matrix_sizes import (
-    Dim,
     cut,
     diagonal_mask,
     difference,
@@ -28,10 +27,9 @@ from onnxexp_aten.linalg.matrix_sizes import (
     triangle_mask,
     zeros,
 )
+from onnxexp_aten.support.size_arithmetic import Dim
 from onnxexp_aten.support.tensor_sizes import with_shape
 from onnxexp_aten.support.view_nodes import swapped
-
-__all__ = ["rotated_with_turns", "shifted_positive", "singular_values", "symmetric_eigen", "table"]
 
 table = SymbolicTable("aten")
 

@@ -12,22 +12,6 @@ from onnxexp_aten.support.arguments import truncate_like_torch
 from onnxexp_aten.support.kernel_dtypes import compare, compute, runs
 from onnxexp_aten.support.type_promotion import promote, promoted_dtype
 
-__all__ = [
-    "both",
-    "clamp",
-    "clamp_min",
-    "extreme",
-    "floor_divide",
-    "floor_remainder",
-    "fmod",
-    "is_number",
-    "nonzero",
-    "scaled",
-    "select",
-    "table",
-    "truncated",
-]
-
 table = SymbolicTable("aten")
 
 

@@ -10,8 +10,6 @@ from onnxexp import Builder, Tensor
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.view_nodes import unsqueezed
 
-__all__ = ["bitwise"]
-
 
 def bitwise(op: Builder, logical: str, one: Tensor, other: Tensor) -> Tensor:
     """Compute ``And``, ``Or`` or ``Xor`` of two integer tensors of one dtype.

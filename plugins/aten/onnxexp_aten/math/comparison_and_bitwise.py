@@ -14,8 +14,6 @@ from onnxexp_aten.math.bitwise_fallback import bitwise
 from onnxexp_aten.support.kernel_dtypes import LEAST_DTYPE, compare, compute, runs
 from onnxexp_aten.support.type_promotion import promote
 
-__all__ = ["equal", "relate", "table"]
-
 table = SymbolicTable("aten")
 
 _OPPOSITE: Mapping[str, str] = MappingProxyType({"LessOrEqual": "Greater", "GreaterOrEqual": "Less"})

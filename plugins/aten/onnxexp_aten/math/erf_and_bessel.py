@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.to_float64 import equal_float64, in_float64, polynomial, polynomials, where_float64
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 # Error functions

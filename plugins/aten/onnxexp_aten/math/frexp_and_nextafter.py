@@ -12,8 +12,6 @@ from onnxexp_aten.math.comparison_and_bitwise import equal
 from onnxexp_aten.math.to_float64 import where_float64
 from onnxexp_aten.support.type_promotion import promote
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 

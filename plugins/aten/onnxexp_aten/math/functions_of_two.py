@@ -12,8 +12,6 @@ from onnxexp_aten.math.unary import atan, signbit
 from onnxexp_aten.support.kernel_dtypes import compare, compute
 from onnxexp_aten.support.type_promotion import promote
 
-__all__ = ["atan2", "hypot", "logaddexp", "table"]
-
 table = SymbolicTable("aten")
 
 

@@ -19,8 +19,6 @@ from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.type_promotion import to_float
 from onnxexp_aten.support.view_nodes import unsqueezed
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 _LANCZOS = (

@@ -14,8 +14,6 @@ from onnxexp_aten.math.arithmetic import select
 from onnxexp_aten.support.kernel_dtypes import compute, running_dtype
 from onnxexp_aten.support.type_promotion import promote
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 _ROUNDS = 100

@@ -19,8 +19,6 @@ from onnxexp_aten.support.arguments import truncate_like_torch
 from onnxexp_aten.support.constant_of_shape import full_of, sizes_like
 from onnxexp_aten.support.type_promotion import promoted_dtype
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 Step = Callable[[Builder, Tensor, Tensor, Tensor, Tensor], Tensor]

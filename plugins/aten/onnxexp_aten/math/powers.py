@@ -11,8 +11,6 @@ from onnxexp_aten.math.arithmetic import both, is_number
 from onnxexp_aten.support.kernel_dtypes import compare, compute
 from onnxexp_aten.support.type_promotion import promote, promoted_dtype
 
-__all__ = ["pow_", "table"]
-
 table = SymbolicTable("aten")
 
 _BITS = 64

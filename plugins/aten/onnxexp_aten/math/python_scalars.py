@@ -23,8 +23,6 @@ from onnxexp_aten.math.unary import round_
 from onnxexp_aten.support.kernel_dtypes import compute
 from onnxexp_aten.support.producers import made_by
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 

@@ -12,8 +12,6 @@ from onnxexp_aten.math.comparison_and_bitwise import equal
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.type_promotion import promoted_dtype
 
-__all__ = ["equal_float64", "in_float64", "polynomial", "polynomials", "sum_of_terms", "where_float64"]
-
 
 def polynomial(op: Builder, x: Tensor, coefficients: Sequence[Any]) -> Tensor:
     """Evaluate a polynomial by Horner's rule; the highest coefficient comes first."""

@@ -14,8 +14,6 @@ from onnxexp_aten.math.arithmetic import clamp, nonzero, scaled, select, truncat
 from onnxexp_aten.support.kernel_dtypes import compare, compute, runs
 from onnxexp_aten.support.type_promotion import to_float
 
-__all__ = ["atan", "ceil", "floor", "is_nan", "round_", "table"]
-
 table = SymbolicTable("aten")
 
 _FLOATING: Mapping[str, str] = MappingProxyType(

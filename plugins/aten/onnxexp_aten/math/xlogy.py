@@ -10,8 +10,6 @@ from onnxexp_aten.math.comparison_and_bitwise import equal
 from onnxexp_aten.support.kernel_dtypes import compare, compute
 from onnxexp_aten.support.type_promotion import promote, to_float
 
-__all__ = ["table", "xlogy"]
-
 table = SymbolicTable("aten")
 
 

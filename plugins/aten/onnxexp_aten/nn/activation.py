@@ -18,8 +18,6 @@ from onnxexp_aten.support.arguments import axis_of, rank_of, truncate_like_torch
 from onnxexp_aten.support.constant_of_shape import sizes_like
 from onnxexp_aten.support.kernel_dtypes import compare, compute, runs, targets_plain_onnx
 
-__all__ = ["log_sigmoid", "table"]
-
 table = SymbolicTable("aten")
 
 

@@ -19,8 +19,6 @@ from onnxexp_aten.support.kernel_dtypes import compare, compute, runs
 from onnxexp_aten.support.tensor_sizes import size_at, sizes_of
 from onnxexp_aten.support.view_nodes import permuted, unsqueezed
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 

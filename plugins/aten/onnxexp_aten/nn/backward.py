@@ -18,8 +18,6 @@ from onnxexp_aten.support.kernel_dtypes import compute
 from onnxexp_aten.support.tensor_sizes import size_at, with_shape
 from onnxexp_aten.support.view_nodes import reshaped, sliced, swapped
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 

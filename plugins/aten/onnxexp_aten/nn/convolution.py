@@ -12,8 +12,6 @@ from onnxexp_aten.support.axis_products import batched
 from onnxexp_aten.support.kernel_dtypes import compute, warn_of_rounding
 from onnxexp_aten.support.view_nodes import permuted, unsqueezed
 
-__all__ = ["convolve", "table"]
-
 table = SymbolicTable("aten")
 
 

@@ -15,8 +15,6 @@ from onnxexp_aten.support.kernel_dtypes import compare, compute, runs
 from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.type_promotion import to_float
 
-__all__ = ["dropped", "table"]
-
 table = SymbolicTable("aten")
 
 

@@ -14,8 +14,6 @@ from onnxexp_aten.support.kernel_dtypes import compute
 from onnxexp_aten.support.tensor_sizes import known_size, size_at
 from onnxexp_aten.support.view_nodes import END, reshaped, squeezed, unsqueezed
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 _SUM, _MEAN = 0, 1

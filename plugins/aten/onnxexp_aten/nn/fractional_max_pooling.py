@@ -14,8 +14,6 @@ from onnxexp_aten.support.kernel_dtypes import compute
 from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.view_nodes import unsqueezed
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 

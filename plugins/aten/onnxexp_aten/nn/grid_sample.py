@@ -14,8 +14,6 @@ from onnxexp_aten.support.kernel_dtypes import compute, running_dtype
 from onnxexp_aten.support.tensor_sizes import sizes_of
 from onnxexp_aten.support.view_nodes import permuted, reshaped, unsqueezed
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 _GRID_SAMPLERS = ("grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "_grid_sampler_2d_cpu_fallback")

@@ -17,8 +17,6 @@ from onnxexp_aten.reduction.reductions import reduced
 from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.kernel_dtypes import compare, compute
 
-__all__ = ["MEAN", "NONE", "floats_only", "reduced_loss", "table"]
-
 table = SymbolicTable("aten")
 
 NONE, MEAN = 0, 1

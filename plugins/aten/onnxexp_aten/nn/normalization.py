@@ -16,8 +16,6 @@ from onnxexp_aten.support.kernel_dtypes import compute, runs
 from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.view_nodes import reshaped, unsqueezed
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 _HALVES = (torch.float16, torch.bfloat16)

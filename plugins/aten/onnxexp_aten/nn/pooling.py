@@ -18,8 +18,6 @@ from onnxexp_aten.support.kernel_dtypes import compute, has_operator, running_dt
 from onnxexp_aten.support.tensor_sizes import size_at, sizes_of
 from onnxexp_aten.support.view_nodes import reshaped
 
-__all__ = ["Windows", "largest_with_indices", "plane_size", "table"]
-
 table = SymbolicTable("aten")
 
 

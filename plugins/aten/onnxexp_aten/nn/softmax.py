@@ -10,8 +10,6 @@ from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.kernel_dtypes import compute
 from onnxexp_aten.support.type_promotion import to_float
 
-__all__ = ["softmax_over", "table"]
-
 table = SymbolicTable("aten")
 
 

@@ -15,8 +15,6 @@ from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.lower_by_table import lower_by
 from onnxexp_aten.support.view_nodes import permuted, reshaped, unsqueezed
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 _KEY_PADDING = 1

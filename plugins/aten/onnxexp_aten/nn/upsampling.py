@@ -20,8 +20,6 @@ from onnxexp_aten.support.axis_products import axis_sizes, linear_map_matrix, mu
 from onnxexp_aten.support.kernel_dtypes import has_operator, running_dtype, targets_plain_onnx
 from onnxexp_aten.support.tensor_sizes import size_at, sizes_of
 
-__all__ = ["Axis", "table"]
-
 table = SymbolicTable("aten")
 
 

@@ -9,8 +9,6 @@ import torch
 from onnxexp import Builder, Tensor
 from onnxexp_aten.creation.ranges import arange_of
 
-__all__ = ["valid_steps"]
-
 
 def valid_steps(op: Builder, steps: Any, lengths: Tensor) -> Tensor:
     """Return the mask (steps, batch) of the valid steps of a time-major batch."""

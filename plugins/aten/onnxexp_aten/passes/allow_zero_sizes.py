@@ -13,8 +13,6 @@ from onnxexp.rewriting import RewritePass, Rewriter, Rule, constant_ints, dims
 from onnxexp_aten.passes.matching import source_of
 from onnxexp_aten.support.size_arithmetic import Dim
 
-__all__ = ["AllowZeroSizes"]
-
 _INT64 = ir.TensorType(ir.DataType.INT64)
 
 

@@ -8,8 +8,6 @@ from onnxexp.rewriting import Rewriter
 from onnxexp_aten.passes.matching import producer
 from onnxexp_aten.passes.view_rules import known_dims, reshaped, transposed
 
-__all__ = ["packed_attention"]
-
 _SWAP = [0, 2, 1, 3]
 
 

@@ -11,8 +11,6 @@ from typing import Any
 
 from onnxexp.graph import Graph, Node, TensorType, Value
 
-__all__ = ["EQUAL_BAGS", "FindEqualBags"]
-
 EQUAL_BAGS = "aten.equal_bags"
 """Key in `ExportContext.plugin_data`: the number of indices in each bag, by the first output of an embedding bag."""
 

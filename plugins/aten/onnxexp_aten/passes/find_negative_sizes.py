@@ -10,8 +10,6 @@ from onnxexp import ExportContext
 from onnxexp.graph import Graph, TensorType
 from onnxexp_aten.passes.input_sizes import InputSizes
 
-__all__ = ["FindNegativeSizes"]
-
 _OTHER = 3
 """The size of the other axes."""
 

@@ -12,8 +12,6 @@ from onnxexp import ExportContext
 from onnxexp.graph import Graph, Node, TensorType, Value
 from onnxexp_aten.passes.input_sizes import InputSizes
 
-__all__ = ["FindRemovedAxes"]
-
 _OTHER = 3
 """The size of the other axes."""
 

@@ -16,8 +16,6 @@ from onnxexp import ExportContext, warn
 from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value
 from onnxexp_aten.passes.input_sizes import InputSizes, Sizes
 
-__all__ = ["FindSmallSlices"]
-
 _SLICES = ("aten::slice.Tensor", "aten::slice_scatter")
 _SPLITS = ("aten::tensor_split.indices", "aten::hsplit.array", "aten::vsplit.array", "aten::dsplit.array")
 _OTHERS = (3, 4, 7, 12)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-__all__ = ["FlattenConcat"]
-
 
 class FlattenConcat(ir.passes.InPlacePass):
     """Rewrite ``Concat(Concat(a, b), c)`` as ``Concat(a, b, c)``, as a pass."""

@@ -11,8 +11,6 @@ import torch
 from onnxexp import Options
 from onnxexp.rewriting import TorchTensor, unused_name
 
-__all__ = ["FoldBatchNorm"]
-
 _CHANNEL = MappingProxyType({"Conv": 0, "ConvTranspose": 1})
 """The axis of the weight that is the output channels."""
 _PIECE = 1 << 20

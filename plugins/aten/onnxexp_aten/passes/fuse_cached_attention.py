@@ -10,8 +10,6 @@ import onnx_ir as ir
 from onnxexp.rewriting import RewritePass, Rewriter, Rule
 from onnxexp_aten.passes.view_rules import known_dims
 
-__all__ = ["FuseCachedAttention"]
-
 
 def _with_cache(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
     if (

@@ -12,8 +12,6 @@ from onnxexp_aten.passes.matching import producer
 from onnxexp_aten.passes.view_rules import known_dims, perm_of, reshaped
 from onnxexp_aten.support.size_arithmetic import Dim
 
-__all__ = ["FuseGroupedAttention"]
-
 
 def _before_repeat(value: ir.Value | None) -> tuple[ir.Node, int] | None:
     """Match ``x[:, :, None].expand(-1, -1, n, -1, -1).reshape(...)``.

@@ -16,8 +16,6 @@ from onnxexp.checking import size_at
 from onnxexp.frontends import DynamicSpec
 from onnxexp.graph import Graph, TensorType
 
-__all__ = ["SPEC", "InputSizes", "Sizes"]
-
 SPEC = "aten.spec"
 """Key in `ExportContext.plugin_data`: the `DynamicSpec` of the export."""
 

@@ -11,8 +11,6 @@ from onnxexp_aten.passes.matching import only_used_by, producer, source_of
 from onnxexp_aten.passes.view_rules import known_dims, perm_of, reshaped, transposed
 from onnxexp_aten.support.size_arithmetic import Dim, partition
 
-__all__ = ["bias_before_transpose", "gemm_of_transposes", "product_before_transpose", "rows_of_linear"]
-
 _RESHAPE = frozenset({"Reshape"})
 
 

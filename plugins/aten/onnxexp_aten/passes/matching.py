@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-__all__ = ["only_used_by", "producer", "source_of"]
-
 
 def producer(value: ir.Value | None, *operators: str) -> ir.Node | None:
     """Return a value's producer of these operators, with a non-constant first input."""

@@ -11,8 +11,6 @@ import onnx_ir as ir
 
 from onnxexp import Options
 
-__all__ = ["UnnameSizes"]
-
 
 class UnnameSizes(ir.passes.InPlacePass):
     """Remove the names of symbolic sizes inside models that normalize residual sums.

@@ -10,18 +10,6 @@ from onnxexp.rewriting import Rewriter, Unfit, constant_ints, dims
 from onnxexp_aten.passes.matching import only_used_by, producer, source_of
 from onnxexp_aten.support.size_arithmetic import Dim, partition
 
-__all__ = [
-    "known_dims",
-    "perm_of",
-    "reshaped",
-    "reshaped_by",
-    "sliced",
-    "squeezed_by",
-    "transposed",
-    "unsqueezed",
-    "unsqueezed_by",
-]
-
 
 def known_dims(value: ir.Value | None) -> tuple[Dim, ...]:
     """Return the sizes of a value.

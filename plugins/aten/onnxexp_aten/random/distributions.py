@@ -18,8 +18,6 @@ from onnxexp_aten.support.constant_of_shape import sizes_like
 from onnxexp_aten.support.kernel_dtypes import compare, compute, runs, targets_plain_onnx
 from onnxexp_aten.support.tensor_sizes import size_at
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 

@@ -13,8 +13,6 @@ from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.random.uniform_and_normal import drawn_dtype, gaussian, uniform_of
 from onnxexp_aten.support.constant_of_shape import sizes_like
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 

@@ -16,8 +16,6 @@ from onnxexp_aten.math.arithmetic import select
 from onnxexp_aten.support.constant_of_shape import filled
 from onnxexp_aten.support.kernel_dtypes import runs, targets_plain_onnx
 
-__all__ = ["drawn_dtype", "dropout_in_training", "gaussian", "kept_or_zero", "uniform_of"]
-
 
 def drawn_dtype(x: Tensor) -> torch.dtype:
     """Return the dtype in which a distribution is computed: float32 or float64."""

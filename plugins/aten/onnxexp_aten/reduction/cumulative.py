@@ -22,8 +22,6 @@ from onnxexp_aten.support.lower_by_table import lower_by
 from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.view_nodes import END, permuted, sliced, swapped, unsqueezed
 
-__all__ = ["running_sum", "table"]
-
 table = SymbolicTable("aten")
 
 

@@ -20,8 +20,6 @@ from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.type_promotion import promote, to_float
 from onnxexp_aten.support.view_nodes import END, sliced, unsqueezed
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 

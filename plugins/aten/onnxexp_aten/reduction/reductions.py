@@ -16,8 +16,6 @@ from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.type_promotion import dtype_of, to_float
 from onnxexp_aten.support.view_nodes import squeezed
 
-__all__ = ["any_", "reduced", "sum_", "summable", "table", "var"]
-
 table = SymbolicTable("aten")
 
 

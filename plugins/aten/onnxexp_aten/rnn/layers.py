@@ -21,8 +21,6 @@ from onnxexp_aten.support.kernel_dtypes import running_dtype, runs
 from onnxexp_aten.support.tensor_sizes import known_size
 from onnxexp_aten.support.view_nodes import permuted, reshaped, squeezed, unsqueezed
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 _GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}

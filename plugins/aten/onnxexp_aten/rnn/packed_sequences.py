@@ -21,8 +21,6 @@ from onnxexp_aten.support.kernel_dtypes import compress, compute
 from onnxexp_aten.support.tensor_sizes import run_time_size, size_at, sizes_of, vector, with_shape
 from onnxexp_aten.support.view_nodes import permuted, sliced
 
-__all__ = ["packed_layer", "table"]
-
 table = SymbolicTable("aten")
 
 

@@ -17,8 +17,6 @@ from onnxexp_aten.support.constant_of_shape import filled
 from onnxexp_aten.support.tensor_sizes import known_size, run_time_size, size_at, with_shape
 from onnxexp_aten.support.view_nodes import squeezed
 
-__all__ = ["Cell", "scan_layer"]
-
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 

@@ -13,8 +13,6 @@ from onnxexp_aten.support.constant_of_shape import MAX_TABLE
 from onnxexp_aten.support.tensor_sizes import sizes_of
 from onnxexp_aten.support.view_nodes import unsqueezed
 
-__all__ = ["strided_places", "table"]
-
 table = SymbolicTable("aten")
 
 

@@ -16,8 +16,6 @@ from onnxexp_aten.support.tensor_sizes import size_at, sizes_of
 from onnxexp_aten.support.type_promotion import promote
 from onnxexp_aten.support.view_nodes import expanded, reshaped, unsqueezed
 
-__all__ = ["cat", "joined", "stack", "table"]
-
 table = SymbolicTable("aten")
 
 

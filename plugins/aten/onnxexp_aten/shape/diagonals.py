@@ -13,8 +13,6 @@ from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.tensor_sizes import size_at, vector
 from onnxexp_aten.support.view_nodes import permuted, unsqueezed
 
-__all__ = ["diagonal", "diagonal_places", "table"]
-
 table = SymbolicTable("aten")
 
 

@@ -12,8 +12,6 @@ from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.view_nodes import END, permuted, reshaped, sliced, swapped, unsqueezed
 
-__all__ = ["reversed_along", "roll", "table", "window_starts"]
-
 table = SymbolicTable("aten")
 
 

@@ -15,8 +15,6 @@ from onnxexp_aten.support.kernel_dtypes import running_dtype, targets_plain_onnx
 from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.view_nodes import END
 
-__all__ = ["padded", "table"]
-
 table = SymbolicTable("aten")
 
 _MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}

@@ -12,8 +12,6 @@ from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.tensor_sizes import size_at, vector
 from onnxexp_aten.support.view_nodes import squeezed, unsqueezed
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 

@@ -13,8 +13,6 @@ from onnxexp_aten.support.constant_of_shape import MAX_TABLE
 from onnxexp_aten.support.tensor_sizes import size_at, sizes_of, vector
 from onnxexp_aten.support.view_nodes import reshaped, unsqueezed
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 

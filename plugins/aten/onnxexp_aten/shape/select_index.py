@@ -7,8 +7,6 @@ from typing import Any
 from onnxexp import Builder, Tensor
 from onnxexp_aten.support.tensor_sizes import with_shape
 
-__all__ = ["select_slice"]
-
 
 def select_slice(op: Builder, x: Tensor, axis: int, index: Any) -> Tensor:
     """Select one index of an axis: ``x.select(axis, index)``.

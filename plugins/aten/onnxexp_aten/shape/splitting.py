@@ -13,8 +13,6 @@ from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.tensor_sizes import size_at, sizes_of
 from onnxexp_aten.support.view_nodes import END, sliced
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 

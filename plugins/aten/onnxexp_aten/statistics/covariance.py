@@ -14,8 +14,6 @@ from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.type_promotion import promoted_dtype
 from onnxexp_aten.support.view_nodes import swapped, unsqueezed
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 

@@ -14,8 +14,6 @@ from onnxexp_aten.support.kernel_dtypes import runs
 from onnxexp_aten.support.type_promotion import promote
 from onnxexp_aten.support.view_nodes import unsqueezed
 
-__all__ = ["searchsorted", "table"]
-
 table = SymbolicTable("aten")
 
 

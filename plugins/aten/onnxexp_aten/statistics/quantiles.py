@@ -20,8 +20,6 @@ from onnxexp_aten.support.kernel_dtypes import compare, compute
 from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.view_nodes import permuted, squeezed, unsqueezed
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 

@@ -15,8 +15,6 @@ from onnxexp_aten.support.kernel_dtypes import compare, running_dtype, runs
 from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.view_nodes import sliced
 
-__all__ = ["table", "top"]
-
 table = SymbolicTable("aten")
 
 

@@ -12,8 +12,6 @@ from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.kernel_dtypes import compare, compress
 from onnxexp_aten.support.view_nodes import END, sliced
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 

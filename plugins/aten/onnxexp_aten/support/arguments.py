@@ -8,8 +8,6 @@ import torch
 
 from onnxexp import Builder, Tensor
 
-__all__ = ["axes_of", "axis_of", "expand_scalar", "none_if_default", "rank_of", "truncate_like_torch"]
-
 
 def rank_of(op: Builder, x: Tensor) -> int:
     """Return the rank of a tensor; raise LoweringError where it is unknown."""

@@ -11,8 +11,6 @@ from onnxexp import Builder, Tensor
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.view_nodes import squeezed, swapped, unsqueezed
 
-__all__ = ["axis_sizes", "batched", "linear_map_matrix", "multiply_axis", "spatial_dims"]
-
 
 def multiply_axis(op: Builder, x: Tensor, matrix: Tensor, axis: int) -> Tensor:
     """Multiply an axis of size n by ``matrix[n, m]``, which makes its size m."""

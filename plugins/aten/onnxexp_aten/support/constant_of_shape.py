@@ -10,8 +10,6 @@ from onnxexp import Builder, Tensor
 from onnxexp_aten.support.kernel_dtypes import runs
 from onnxexp_aten.support.tensor_sizes import vector
 
-__all__ = ["MAX_TABLE", "filled", "full_of", "sizes_like"]
-
 MAX_TABLE = 4096
 """Elements up to which a table is stored in the model, not computed by it."""
 

@@ -15,9 +15,6 @@ import torch
 
 from onnxexp import Builder, Tensor, warn
 
-__all__ = ["LEAST_DTYPE", "compare", "compress", "compute", "has_operator", "running_dtype", "runs", "targets_plain_onnx"]
-__all__ += ["warn_of_rounding"]
-
 LEAST_DTYPE = torch.float32
 """The dtype to which a bool is cast for ReduceMin.
 

@@ -6,8 +6,6 @@ from typing import Any
 
 from onnxexp import Builder, SymbolicTable
 
-__all__ = ["lower_by"]
-
 
 def lower_by(op: Builder, table: SymbolicTable, name: str, *args: Any) -> Any:
     """Lower an ATen operator by a table's entry for the target opset."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from onnxexp import Builder, Producer, Tensor
 
-__all__ = ["given_ints", "made_by"]
-
 
 def made_by(op: Builder, x: Tensor, *kinds: str) -> tuple[Producer, Tensor] | None:
     """Return the producer of `x`, one of these operators, and its first input.

@@ -7,8 +7,6 @@ import re
 from collections.abc import Sequence
 from typing import TypeAlias
 
-__all__ = ["Dim", "partition", "product_of"]
-
 Dim: TypeAlias = int | str
 
 _SYMBOL = re.compile(r"[\w.]+")

@@ -14,8 +14,6 @@ from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.producers import given_ints, made_by
 from onnxexp_aten.support.size_arithmetic import Dim
 
-__all__ = ["known_size", "output_type", "run_time_size", "size_at", "sizes_of", "vector", "with_shape"]
-
 
 def with_shape(x: Tensor, sizes: Sequence[Dim]) -> Tensor:
     """Stamp known sizes on `x`.

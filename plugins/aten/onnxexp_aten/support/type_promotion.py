@@ -10,8 +10,6 @@ import torch
 from onnxexp import Builder, Tensor
 from onnxexp.rewriting import onnx_dtype
 
-__all__ = ["dtype_of", "promote", "promoted_dtype", "to_float"]
-
 _KINDS = (bool, int, float, complex)
 
 

@@ -13,8 +13,6 @@ from onnxexp_aten.support.constant_of_shape import filled
 from onnxexp_aten.support.size_arithmetic import Dim
 from onnxexp_aten.support.tensor_sizes import run_time_size, size_at, vector, with_shape
 
-__all__ = ["END", "expanded", "permuted", "reshaped", "sliced", "squeezed", "swapped", "unsqueezed"]
-
 END = 2**63 - 1
 """Slice end beyond any axis."""
 

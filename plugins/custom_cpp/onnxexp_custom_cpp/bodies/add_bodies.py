@@ -16,8 +16,6 @@ from onnxexp_custom_cpp.bodies.traced_body import traced_body
 from onnxexp_custom_cpp.call_form import CallForm
 from onnxexp_custom_cpp.operators import EMITTED, Operator
 
-__all__ = ["AddBodies"]
-
 _FUNCTIONS = 8
 """The first IR version with functions."""
 _OVERLOADS = 10

@@ -6,8 +6,6 @@ import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar
 
-__all__ = ["bodies_in_work", "working_on"]
-
 _NAMES: ContextVar[frozenset[str]] = ContextVar("_NAMES", default=frozenset())
 
 

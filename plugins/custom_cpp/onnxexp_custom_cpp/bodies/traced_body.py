@@ -16,8 +16,6 @@ from onnxexp_custom_cpp.bodies.in_work import working_on
 from onnxexp_custom_cpp.call_form import CallForm, type_name
 from onnxexp_custom_cpp.operators import Operator
 
-__all__ = ["traced_body"]
-
 _SIZES = (5, 7, 3, 11, 13, 17, 19, 23)
 """Sizes of the example's dynamic axes, by the order of their names."""
 

@@ -17,8 +17,6 @@ from torch.utils._python_dispatch import _disable_current_modes
 from onnxexp import CaptureError, warn
 from onnxexp_custom_cpp.capture.size_rules import Rule, rule_for, substitutions
 
-__all__ = ["automatic_fakes"]
-
 _OWN = """
 aten prim prims quantized quantized_decomposed onnx inductor _inductor_test c10d c10d_functional _c10d_functional
 _c10d_functional_autograd _dtensor sparse mkldnn mkl mkldnn_prepacked xnnpack prepacked vulkan vulkan_prepack static_runtime

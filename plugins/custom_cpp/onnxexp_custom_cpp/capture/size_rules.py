@@ -10,8 +10,6 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-__all__ = ["Rule", "rule_for", "substitutions"]
-
 _PRIMES = ((11, 13, 17, 19, 23, 29, 31, 37), (37, 31, 29, 23, 19, 17, 13, 11))
 _STEPS = ((2, 4, 6, 8, 10, 12, 14, 16), (6, 2, 10, 4, 14, 8, 16, 12))
 """Multiples of the example's sizes, for kernels that take only some sizes."""

@@ -22,8 +22,6 @@ from torch.utils import cpp_extension
 from onnxexp_custom_cpp.runtime.errors import BridgeError
 from onnxexp_custom_cpp.runtime.private_files import foreign
 
-__all__ = ["Bridge", "bridge", "library_path"]
-
 _SUFFIX = str(sysconfig.get_config_var("SHLIB_SUFFIX") or ".so")
 _SOURCE = Path(__file__).with_name("torch_bridge.cpp")
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from onnxexp import OnnxExporterError
 
-__all__ = ["BridgeError"]
-
 
 class BridgeError(OnnxExporterError):
     """A custom operator of a model cannot be run."""

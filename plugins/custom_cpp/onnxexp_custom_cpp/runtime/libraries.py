@@ -15,8 +15,6 @@ import torch
 from onnxexp.torch_ops import overload
 from onnxexp_custom_cpp.runtime.errors import BridgeError
 
-__all__ = ["Libraries"]
-
 
 class Libraries:
     """The libraries of one session; its options get those of ONNX Runtime.

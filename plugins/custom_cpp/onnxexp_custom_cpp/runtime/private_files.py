@@ -6,8 +6,6 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["foreign"]
-
 
 def foreign(path: Path) -> str:
     """Return why another user could have written a file or folder; "" if none could.

@@ -10,8 +10,6 @@ import torch
 from onnxexp_custom_cpp.runtime.errors import BridgeError
 from onnxexp_custom_cpp.runtime.torch_call import DOMAIN, TorchCall
 
-__all__ = ["register"]
-
 _TYPES = {1: "dt_float", 2: "dt_uint8", 3: "dt_int8", 4: "dt_uint16", 5: "dt_int16", 6: "dt_int32", 7: "dt_int64", 9: "dt_bool",
           10: "dt_float16", 11: "dt_double", 12: "dt_uint32", 13: "dt_uint64"}  # fmt: skip
 """The names of onnxruntime-extensions for ONNX element types."""

@@ -20,8 +20,6 @@ from onnxexp_custom_cpp.runtime.errors import BridgeError
 from onnxexp_custom_cpp.runtime.libraries import Libraries
 from onnxexp_custom_cpp.runtime.torch_call import DOMAIN, TorchCall, call_of
 
-__all__ = ["prepare", "session"]
-
 _IN_MEMORY = 1 << 30
 """Bytes of weights above which a model goes through a temporary file."""
 _BRIDGES = ("auto", "torch", "python", "never")

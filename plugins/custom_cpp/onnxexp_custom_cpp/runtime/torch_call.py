@@ -18,8 +18,6 @@ from onnxexp.torch_ops import overload, type_code
 from onnxexp_custom_cpp.call_form import type_name
 from onnxexp_custom_cpp.runtime.errors import BridgeError
 
-__all__ = ["DOMAIN", "Argument", "TorchCall", "call_of"]
-
 DOMAIN = "onnxexp.torch_bridge"
 """The ONNX domain of the operators that call torch."""
 _WORDS = "torch_arguments"

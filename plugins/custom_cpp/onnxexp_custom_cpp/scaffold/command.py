@@ -8,8 +8,6 @@ from pathlib import Path
 from onnxexp import OptionError
 from onnxexp.commands import Output
 
-__all__ = ["SUMMARY", "arguments", "run"]
-
 SUMMARY = "write a pack around a new C++ operator: for torch, for ONNX Runtime, with its symbolic and a test"
 
 

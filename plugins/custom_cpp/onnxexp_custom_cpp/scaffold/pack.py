@@ -13,8 +13,6 @@ from onnxexp import OptionError
 from onnxexp.commands import write_new
 from onnxexp_custom_cpp.scaffold.schema import OperatorSchema, read
 
-__all__ = ["create"]
-
 _FILES = {
     "pyproject.toml": "pyproject.toml",
     "setup.py": "setup.py",

@@ -9,8 +9,6 @@ import torch
 
 from onnxexp import OptionError
 
-__all__ = ["Argument", "Kind", "OperatorSchema", "read"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Kind:

@@ -15,8 +15,6 @@ from onnxexp_quantized.capture.layout import rounded_again
 from onnxexp_quantized.capture.quantized_tensor import QuantizedTensor
 from onnxexp_quantized.capture.writing import in_place, overwrite
 
-__all__ = ["relu", "table"]
-
 table = FunctionTable()
 
 

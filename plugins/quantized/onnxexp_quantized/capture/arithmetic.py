@@ -13,8 +13,6 @@ from onnxexp_quantized.capture.function_table import FunctionTable
 from onnxexp_quantized.capture.quantized_tensor import QuantizedTensor
 from onnxexp_quantized.capture.writing import overwrite
 
-__all__ = ["table"]
-
 table = FunctionTable()
 
 

@@ -15,8 +15,6 @@ from torch.nn import functional
 
 from onnxexp_quantized.capture.embedding import add_rows, refuse_pruned
 
-__all__ = ["replacements"]
-
 _MANTISSA = {4: 23, 2: 10}
 """The bits of the mantissa, by the bytes of a float."""
 

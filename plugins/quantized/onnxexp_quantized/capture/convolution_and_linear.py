@@ -12,8 +12,6 @@ from torch.nn import functional
 from onnxexp_quantized.capture.function_table import FunctionTable
 from onnxexp_quantized.capture.quantized_tensor import PackedWeight, QuantizedTensor
 
-__all__ = ["convolve", "table"]
-
 table = FunctionTable()
 
 _CONVOLUTIONS: dict[bool, list[Callable[..., torch.Tensor]]] = {

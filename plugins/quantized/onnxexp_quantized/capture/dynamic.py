@@ -13,8 +13,6 @@ from onnxexp_quantized.capture.function_table import FunctionTable
 from onnxexp_quantized.capture.quantized_tensor import PackedWeight
 from onnxexp_quantized.capture.run_time_operators import dynamic_quantize, integer_linear, widen
 
-__all__ = ["linear", "linear_fp16", "quantize_per_tensor_dynamic", "table"]
-
 table = FunctionTable()
 
 

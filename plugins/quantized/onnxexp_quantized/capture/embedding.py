@@ -15,8 +15,6 @@ from onnxexp import CaptureError
 from onnxexp_quantized.capture.function_table import FunctionTable
 from onnxexp_quantized.capture.quantized_tensor import PackedWeight
 
-__all__ = ["add_rows", "refuse_pruned", "table"]
-
 table = FunctionTable()
 
 

@@ -18,8 +18,6 @@ from onnxexp.frontends import replace_attributes, replace_functions
 from onnxexp_quantized.capture.observed_range import fused_parameters, has_seen_data
 from onnxexp_quantized.capture.run_time_operators import fake_quantize
 
-__all__ = ["constant_fake_quantization"]
-
 _SHOWN = 5
 
 

@@ -11,8 +11,6 @@ import torch
 
 from onnxexp.frontends import replace_attributes
 
-__all__ = ["Hook", "PreHook", "hooked"]
-
 PreHook: TypeAlias = "Callable[[Any, Any, Any], Any]"
 """From the module, the arguments and the keyword arguments to other arguments."""
 Hook: TypeAlias = "Callable[[Any, Any, Any], Any]"

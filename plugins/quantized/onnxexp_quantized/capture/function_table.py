@@ -7,8 +7,6 @@ from typing import Any, TypeAlias, TypeVar
 
 import torch
 
-__all__ = ["FUNCTIONS", "FunctionTable", "name_of"]
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 Generic: TypeAlias = "Callable[[Callable[..., Any], Sequence[Any], Mapping[str, Any]], Any]"
 

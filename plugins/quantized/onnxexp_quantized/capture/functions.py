@@ -21,8 +21,6 @@ from onnxexp_quantized.capture import (
 )
 from onnxexp_quantized.capture.function_table import FUNCTIONS
 
-__all__: list[str] = []
-
 FUNCTIONS.include(parameters.table, layout.table, writing.table, prepacking.table, convolution_and_linear.table)
 FUNCTIONS.include(arithmetic.table, activation.table, normalization.table, pooling_and_resampling.table)
 FUNCTIONS.include(dynamic.table, embedding.table, recurrent.table)

@@ -13,8 +13,6 @@ from onnxexp.frontends import forward_of
 from onnxexp_quantized.capture.forward_hooks import PreHook
 from onnxexp_quantized.capture.integer_form import IntegerForm
 
-__all__ = ["quantized_inputs"]
-
 
 def quantized_inputs(
     model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], forms: Mapping[int, IntegerForm]

@@ -13,8 +13,6 @@ from onnxexp import CaptureError, OnnxExporterError
 from onnxexp_quantized.capture.packed_weights import as_stand_in
 from onnxexp_quantized.capture.quantized_tensor import BY_INTEGERS, QuantizedTensor
 
-__all__ = ["IntegerForm"]
-
 _SCHEMES = (torch.per_tensor_affine, torch.per_tensor_symmetric, torch.per_channel_affine, torch.per_channel_symmetric)
 
 

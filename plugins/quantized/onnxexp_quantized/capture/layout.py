@@ -12,8 +12,6 @@ from onnxexp import CaptureError
 from onnxexp_quantized.capture.function_table import FunctionTable, name_of
 from onnxexp_quantized.capture.quantized_tensor import QuantizedTensor
 
-__all__ = ["on_integers", "table"]
-
 table = FunctionTable()
 
 

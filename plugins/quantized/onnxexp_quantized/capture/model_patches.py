@@ -16,8 +16,6 @@ from onnxexp_quantized.capture import byte_tables, dynamic, parameters, prepacki
 from onnxexp_quantized.capture.packed_weights import is_packed, unpack
 from onnxexp_quantized.capture.stored_tensors import quantized_weight, stored
 
-__all__ = ["QUANTIZING", "calls_quantizing", "is_quantized", "quantizing_functions", "stand_ins"]
-
 QUANTIZING: dict[str, Callable[..., Any]] = {
     "quantize_per_tensor": parameters.quantize_per_tensor,
     "quantize_per_channel": parameters.quantize_per_channel,

@@ -12,8 +12,6 @@ from torch.nn import functional
 from onnxexp_quantized.capture.function_table import FunctionTable
 from onnxexp_quantized.capture.quantized_tensor import QuantizedTensor
 
-__all__ = ["table"]
-
 table = FunctionTable()
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["fused_parameters", "has_seen_data"]
-
 
 def has_seen_data(lowest: torch.Tensor, highest: torch.Tensor) -> bool:
     """Return whether an observer's range is finite and not empty, as after data."""

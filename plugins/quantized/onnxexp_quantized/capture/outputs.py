@@ -13,8 +13,6 @@ from onnxexp_quantized.capture.forward_hooks import Hook
 from onnxexp_quantized.capture.integer_form import IntegerForm
 from onnxexp_quantized.capture.quantized_tensor import QuantizedTensor
 
-__all__ = ["WriteParameters", "integer_outputs"]
-
 
 def integer_outputs(parameters: dict[int, str]) -> Hook:
     """Return a hook that makes integers of the quantized tensors in a result.

@@ -17,8 +17,6 @@ import torch
 from onnxexp import CaptureError
 from onnxexp_quantized.capture.quantized_tensor import PackedCell, PackedWeight, QuantizedTensor
 
-__all__ = ["is_packed", "unpack"]
-
 _CONVOLUTION = ("stride", "padding", "dilation", "groups", "transpose", "output_padding")
 
 

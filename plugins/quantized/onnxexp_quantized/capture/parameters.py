@@ -10,15 +10,6 @@ from onnxexp import CaptureError
 from onnxexp_quantized.capture.function_table import FunctionTable
 from onnxexp_quantized.capture.quantized_tensor import BY_INTEGERS, DTYPES, QuantizedTensor, decomposed
 
-__all__ = [
-    "dequantize",
-    "make_per_channel",
-    "make_per_tensor",
-    "quantize_per_channel",
-    "quantize_per_tensor",
-    "table",
-]
-
 table = FunctionTable()
 
 

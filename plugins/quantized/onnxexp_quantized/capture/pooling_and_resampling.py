@@ -13,8 +13,6 @@ from onnxexp_quantized.capture.function_table import FunctionTable, name_of
 from onnxexp_quantized.capture.layout import first_of, on_integers, rounded_again
 from onnxexp_quantized.capture.quantized_tensor import QuantizedTensor
 
-__all__ = ["table"]
-
 table = FunctionTable()
 
 table.generic("topk sort msort argsort max min", on_integers)

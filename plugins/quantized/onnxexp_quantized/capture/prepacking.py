@@ -12,8 +12,6 @@ from onnxexp import CaptureError
 from onnxexp_quantized.capture.function_table import FunctionTable
 from onnxexp_quantized.capture.quantized_tensor import PackedCell, PackedWeight, QuantizedTensor
 
-__all__ = ["half_prepacking", "table"]
-
 table = FunctionTable()
 
 

@@ -17,8 +17,6 @@ import torch
 from onnxexp import CaptureError
 from onnxexp_quantized.capture.function_table import FUNCTIONS, name_of
 
-__all__ = ["BY_INTEGERS", "DTYPES", "PackedCell", "PackedWeight", "QuantizedTensor", "Range", "StandIn", "call", "decomposed"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Range:

@@ -18,8 +18,6 @@ from onnxexp_quantized.capture.function_table import FunctionTable
 from onnxexp_quantized.capture.quantized_tensor import PackedCell, PackedWeight
 from onnxexp_quantized.capture.run_time_operators import dequantized, recurrent_layer
 
-__all__ = ["gru", "lstm", "packed_sequences", "table"]
-
 table = FunctionTable()
 
 

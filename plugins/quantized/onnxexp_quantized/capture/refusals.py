@@ -8,8 +8,6 @@ import torch
 
 from onnxexp import CaptureError
 
-__all__ = ["check_model"]
-
 _OBSERVERS = ("torch.ao.quantization.observer", "torchao.quantization.pt2e.observer")
 """The modules of the classes that observe ranges."""
 _SHOWN = 5

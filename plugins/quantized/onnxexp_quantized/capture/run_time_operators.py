@@ -15,18 +15,6 @@ import torch
 
 from onnxexp_quantized.capture.quantized_tensor import DTYPES, PackedCell, PackedWeight, QuantizedTensor
 
-__all__ = [
-    "SMALLEST_SCALE",
-    "define_operators",
-    "dequantized",
-    "dynamic_quantize",
-    "fake_quantize",
-    "integer_linear",
-    "integers_used",
-    "recurrent_layer",
-    "widen",
-]
-
 SMALLEST_SCALE = 6.1e-5
 """torch raises smaller scales to this one."""
 

@@ -14,8 +14,6 @@ import torch
 from onnxexp_quantized.capture.packed_weights import as_stand_in
 from onnxexp_quantized.capture.quantized_tensor import BY_INTEGERS, QuantizedTensor
 
-__all__ = ["quantized_weight", "stored"]
-
 
 def _field(suffix: str) -> Any:
     """Return a property in a buffer of the module, or beside it if it is a number."""

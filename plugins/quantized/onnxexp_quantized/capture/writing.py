@@ -10,8 +10,6 @@ import torch
 from onnxexp_quantized.capture.function_table import FunctionTable, Generic, name_of
 from onnxexp_quantized.capture.quantized_tensor import QuantizedTensor
 
-__all__ = ["in_place", "overwrite", "table"]
-
 table = FunctionTable()
 
 

@@ -15,8 +15,6 @@ import torch
 from onnxexp import Builder, Tensor
 from onnxexp.rewriting import onnx_dtype
 
-__all__ = ["FLOAT8", "NARROW", "Affine", "as_scalar", "check_float8", "check_width", "dequantize", "kept_cast", "quantize"]
-
 NARROW = "quantized.narrow"
 """Key in `ExportContext.plugin_data`: the plugin's option `narrow`."""
 

@@ -6,8 +6,6 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 
-__all__ = ["scale_and_zero_point", "table"]
-
 table = SymbolicTable("quantized_decomposed")
 
 

@@ -8,8 +8,6 @@ from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_quantized.capture.run_time_operators import SMALLEST_SCALE, integers_used
 from onnxexp_quantized.lowering.affine import kept_cast
 
-__all__ = ["DYNAMIC", "table"]
-
 DYNAMIC = "quantized.dynamic"
 """Key in `ExportContext.plugin_data`: the plugin's option `dynamic`."""
 

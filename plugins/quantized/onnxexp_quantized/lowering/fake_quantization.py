@@ -14,8 +14,6 @@ from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_quantized.capture.observed_range import fused_parameters
 from onnxexp_quantized.lowering.affine import Affine, as_scalar, dequantize, quantize
 
-__all__ = ["table"]
-
 table = SymbolicTable("aten")
 
 _DTYPES = {torch.uint8: 10, torch.int8: 10, torch.uint16: 21, torch.int16: 21}

@@ -11,8 +11,6 @@ import torch
 from onnxexp.graph import Graph, Node, TensorType, Value
 from onnxexp_quantized.lowering.integer_products import OFFSET_PRODUCT
 
-__all__ = ["join_zero_points"]
-
 _OFFSET = 128
 
 

@@ -7,8 +7,6 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_quantized.lowering.affine import Affine, dequantize
 
-__all__ = ["OFFSET_PRODUCT", "table"]
-
 OFFSET_PRODUCT = "onnxexp_quantized::offset_int_mm"
 """An operator of this plugin's pre pass: `_int_mm` of ``self - zero_point``, where `self` is uint8."""
 

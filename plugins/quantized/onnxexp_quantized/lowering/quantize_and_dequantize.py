@@ -9,8 +9,6 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_quantized.lowering.affine import Affine, as_scalar, check_width, dequantize, quantize
 
-__all__ = ["table"]
-
 table = SymbolicTable("quantized_decomposed")
 
 

@@ -16,8 +16,6 @@ from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_quantized.lowering.affine import Affine, dequantize
 from onnxexp_quantized.lowering.dynamic import DYNAMIC
 
-__all__ = ["table"]
-
 table = SymbolicTable("onnxexp_quantized")
 
 _GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2)}

@@ -15,8 +15,6 @@ from onnxexp.graph import Node, TensorType
 from onnxexp.torch_ops import overload
 from onnxexp_quantized.lowering.affine import FLOAT8, kept_cast
 
-__all__ = ["keep_stored", "table"]
-
 _CASTS = frozenset({"aten::to", "aten::_to_copy", "aten::float", "aten::type_as", "prims::convert_element_type"})
 _ARITHMETIC = frozenset({"aten::add", "aten::sub", "aten::mul", "aten::div"})
 _VIEWS = frozenset({"aten::t", "aten::transpose", "aten::permute", "aten::numpy_T", "aten::contiguous", "aten::detach"})

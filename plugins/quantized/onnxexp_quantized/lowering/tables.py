@@ -14,8 +14,6 @@ from onnxexp_quantized.lowering import (
     torchao_affine,
 )
 
-__all__ = ["TABLES"]
-
 _decomposed = SymbolicTable("quantized_decomposed")
 _decomposed.include(quantize_and_dequantize.table, choose_parameters.table)
 

@@ -21,8 +21,6 @@ from onnxexp_quantized.lowering.affine import (
 )
 from onnxexp_quantized.lowering.choose_parameters import scale_and_zero_point
 
-__all__ = ["table"]
-
 table = SymbolicTable("torchao")
 
 

@@ -14,8 +14,6 @@ import torch
 from onnxexp_quantized.passes.graph_editor import GraphEditor, QuantizedPass, constant_of, producer, sole_user
 from onnxexp_quantized.passes.quantization_parameters import parameters_of
 
-__all__ = ["Averages"]
-
 _LARGEST_WINDOW = 64
 """The elements of a window up to which the convolution is used; larger ones are rare."""
 

@@ -20,8 +20,6 @@ from onnxexp import LoweringError
 from onnxexp.graph import Graph, Node, TensorType, Value
 from onnxexp.rewriting import TorchTensor
 
-__all__ = ["CheckWeights", "FindWeights"]
-
 _FOUND = "quantized.weights"
 """Key in `ExportContext.plugin_data`: the names of the weights by their number of elements, and all captured tensors."""
 _NAMESPACES = ("quantized_decomposed::", "onnxexp_quantized::", "quantized::", "torchao::")

@@ -14,8 +14,6 @@ import onnx_ir as ir
 from onnxexp_quantized.passes.graph_editor import GraphEditor, constant_of, producer, sole_user
 from onnxexp_quantized.passes.quantization_parameters import Parameters
 
-__all__ = ["move_limits_behind"]
-
 _Limits = tuple[int, int]
 
 

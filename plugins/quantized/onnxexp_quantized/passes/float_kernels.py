@@ -10,8 +10,6 @@ import onnx_ir as ir
 
 from onnxexp_quantized.passes.graph_editor import GraphEditor, QuantizedPass, producer, sole_user
 
-__all__ = ["FloatKernels"]
-
 
 class FloatKernels(QuantizedPass):
     """Put a Clip without bounds before an operator that is faster in float.

@@ -13,8 +13,6 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from onnxexp.rewriting import TorchTensor, UniqueNames
 
-__all__ = ["GraphEditor", "QuantizedPass", "constant_of", "producer", "sole_user"]
-
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _QUANTIZED = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 

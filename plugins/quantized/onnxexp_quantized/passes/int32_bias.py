@@ -13,8 +13,6 @@ import torch
 from onnxexp_quantized.passes.graph_editor import GraphEditor, QuantizedPass, constant_of, producer, sole_user
 from onnxexp_quantized.passes.quantization_parameters import parameters_of
 
-__all__ = ["Int32Bias", "as_int32"]
-
 _LARGEST = 2**31 - 1
 
 

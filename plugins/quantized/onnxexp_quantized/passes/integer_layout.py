@@ -13,8 +13,6 @@ from onnxexp_quantized.passes.clip_after_quantize import move_limits_behind
 from onnxexp_quantized.passes.graph_editor import GraphEditor, QuantizedPass, producer, sole_user
 from onnxexp_quantized.passes.quantization_parameters import parameters_of
 
-__all__ = ["LAYOUT", "DequantizeAfterLayout", "QuantizeBeforeLayout"]
-
 _SAME_SIZE = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 _SMALLER = frozenset({"Gather", "Slice", "Split"})
 _LARGER = frozenset({"Expand", "Tile"})

@@ -15,8 +15,6 @@ from onnxexp_quantized.passes.graph_editor import GraphEditor, QuantizedPass, co
 from onnxexp_quantized.passes.int32_bias import as_int32
 from onnxexp_quantized.passes.quantization_parameters import parameters_of
 
-__all__ = ["OwnBiases"]
-
 _ROUND = 11
 """The first opset with Round."""
 

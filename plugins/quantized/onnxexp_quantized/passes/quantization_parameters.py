@@ -10,8 +10,6 @@ import torch
 
 from onnxexp_quantized.passes.graph_editor import constant_of
 
-__all__ = ["Parameters", "parameters_of"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Parameters:

@@ -14,8 +14,6 @@ from onnxexp_quantized.passes.graph_editor import GraphEditor, QuantizedPass, co
 from onnxexp_quantized.passes.integer_layout import LAYOUT
 from onnxexp_quantized.passes.quantization_parameters import parameters_of
 
-__all__ = ["UnsignedActivations"]
-
 _SHIFT = 128
 _PASSED_ON = LAYOUT | {"Clip", "Concat", "MaxPool"}
 """Operators that keep the order of integers, and move or limit them."""

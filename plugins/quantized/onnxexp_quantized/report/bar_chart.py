@@ -6,8 +6,6 @@ import dataclasses
 import html
 from collections.abc import Sequence
 
-__all__ = ["Bar", "chart"]
-
 _WIDTH, _LABELS, _VALUES = 920, 260, 90
 """The width of the chart, and those of its labels on the left and of its values on the right."""
 

@@ -11,8 +11,6 @@ from onnxexp.commands import Output, Progress, temporary_folder
 if TYPE_CHECKING:
     from onnxexp_quantized.report.report import Report
 
-__all__ = ["SUMMARY", "arguments", "run"]
-
 SUMMARY = "show which layers of a quantized ONNX file ONNX Runtime runs as integers, which fall back to float, and why"
 
 

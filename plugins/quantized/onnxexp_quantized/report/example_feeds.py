@@ -11,8 +11,6 @@ import onnx_ir as ir
 from onnxexp import OptionError
 from onnxexp.commands import nearest
 
-__all__ = ["from_file", "random_feeds", "read_sizes"]
-
 _FIRST, _OTHER = 1, 32
 """The default sizes of dynamic axes: of an input's first axis (the batch, in most models), and of the others."""
 

@@ -22,8 +22,6 @@ from onnxexp_quantized.report.quantize_pairs import (
     zero_point,
 )
 
-__all__ = ["CURES", "Reason", "reason"]
-
 CURES = {
     "not-quantized": "quantize this layer before the export, or leave it in float on purpose",
     "no-kernel": "use another operator, or leave this one in float: ONNX Runtime's CPU provider has no integer kernel for it",

@@ -14,8 +14,6 @@ from onnxexp_quantized.report.bar_chart import Bar, chart
 from onnxexp_quantized.report.layers import STATES, Layer
 from onnxexp_quantized.report.report import Report
 
-__all__ = ["page", "write"]
-
 _STYLE = """
 :root { color-scheme: light dark; --page: #fbfbfa; --card: #fff; --ink: #1f2328; --soft: #667079; --line: #e3e5e8;
   --integer: #2f6fb5; --float: #d9622b; --not-quantized: #a9b0b7; --unknown: #cfd4d9; --plain: #5b8a72; }

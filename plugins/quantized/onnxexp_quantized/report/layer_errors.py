@@ -23,8 +23,6 @@ from onnxexp_quantized.report.layers import Layer
 from onnxexp_quantized.report.model_file import ModelFile, load, session, write
 from onnxexp_quantized.report.operator_sets import family
 
-__all__ = ["Comparison", "Difference", "compare", "float_model"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Difference:

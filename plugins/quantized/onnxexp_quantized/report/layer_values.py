@@ -12,8 +12,6 @@ import onnx_ir as ir
 from onnxexp_quantized.report.operator_sets import ACTIVATIONS, MOVING
 from onnxexp_quantized.report.quantize_pairs import constant, following, users
 
-__all__ = ["LayerValue", "float_value", "quantized_value"]
-
 _SCALES = {
     "QLinearConv": 6, "QLinearMatMul": 6, "QLinearAdd": 6, "QLinearMul": 6, "QGemm": 7, "QLinearConcat": 0,
     "QLinearAveragePool": 3, "QLinearGlobalAveragePool": 3, "QLinearSigmoid": 3, "QLinearLeakyRelu": 3, "QLinearSoftmax": 3,

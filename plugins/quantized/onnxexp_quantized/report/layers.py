@@ -16,8 +16,6 @@ from onnxexp_quantized.report.operator_sets import LAYERS, MOVING, family, is_in
 from onnxexp_quantized.report.optimized_graph import OptimizedGraph, runs_as_integers
 from onnxexp_quantized.report.quantize_pairs import constant, dequantized
 
-__all__ = ["FLOAT", "INTEGER", "NOT_QUANTIZED", "STATES", "UNKNOWN", "Layer", "layers"]
-
 INTEGER, FLOAT, NOT_QUANTIZED, UNKNOWN = "integer", "float", "not quantized", "unknown"
 STATES = {
     INTEGER: "ran as integers",

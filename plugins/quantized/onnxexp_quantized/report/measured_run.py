@@ -19,8 +19,6 @@ from onnxexp_quantized.report.model_file import ModelFile, original_nodes, sessi
 from onnxexp_quantized.report.optimized_graph import OptimizedGraph
 from onnxexp_quantized.report.quantize_pairs import dequantized
 
-__all__ = ["Measurement", "run", "time_layers"]
-
 _KERNEL = "_kernel_time"
 """The end of a profile's event for the run of a node."""
 

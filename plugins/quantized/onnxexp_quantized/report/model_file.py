@@ -18,8 +18,6 @@ from onnx_ir.passes.common import InlinePass, ShapeInferencePass
 from onnxexp import OnnxExporterError, OptionError
 from onnxexp.commands import read_model
 
-__all__ = ["ModelFile", "load", "marked", "original_nodes", "runtime", "session", "write"]
-
 _MARK = re.compile(r"@(\d+)@")
 _IN_ONE_FILE = 1 << 30
 """Bytes of weights above which they go beside a model, as protobuf has a limit of 2 GiB."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-__all__ = ["ACTIVATIONS", "HALF_BYTE", "INTEGERS", "LAYERS", "MOVING", "WITH_INTEGER_KERNEL", "family", "is_integer_operator"]
-
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())

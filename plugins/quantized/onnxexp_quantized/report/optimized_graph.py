@@ -14,8 +14,6 @@ from onnxexp_quantized.report.model_file import original_nodes
 from onnxexp_quantized.report.operator_sets import INTEGERS, MOVING, family, is_integer_operator
 from onnxexp_quantized.report.quantize_pairs import users
 
-__all__ = ["OptimizedGraph", "runs_as_integers"]
-
 _HELPERS = {"DequantizeLinear", "QuantizeLinear", "Transpose", "Reshape", "Cast", "ReorderInput", "ReorderOutput"}
 """Nodes that ONNX Runtime puts around another one."""
 

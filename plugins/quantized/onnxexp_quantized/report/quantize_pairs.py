@@ -9,8 +9,6 @@ import onnx_ir as ir
 
 from onnxexp_quantized.report.operator_sets import ACTIVATIONS, MOVING
 
-__all__ = ["Dequantized", "Following", "constant", "dequantized", "following", "quantized_type", "users", "zero_point"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Dequantized:

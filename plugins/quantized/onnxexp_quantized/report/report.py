@@ -16,8 +16,6 @@ from onnxexp_quantized.report.layer_errors import Comparison, compare, float_mod
 from onnxexp_quantized.report.layers import FLOAT, INTEGER, STATES, Layer, layers
 from onnxexp_quantized.report.model_file import load, runtime
 
-__all__ = ["Report", "make"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Report:

@@ -6,8 +6,6 @@ import onnx_ir as ir
 
 from onnxexp_quantized.passes.graph_editor import GraphEditor, constant_of, producer, sole_user
 
-__all__ = ["dynamic_product"]
-
 _FLOAT = ir.DataType.FLOAT
 
 

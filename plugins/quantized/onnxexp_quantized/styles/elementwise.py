@@ -12,8 +12,6 @@ from onnxexp_quantized.passes.graph_editor import GraphEditor
 from onnxexp_quantized.styles.operands import Operand, activation, quantized_result
 from onnxexp_quantized.styles.products import MICROSOFT
 
-__all__ = ["OPERATORS", "quantized_elementwise"]
-
 OPERATORS = frozenset({"Add", "Concat", "GlobalAveragePool", "LeakyRelu", "Mul", "Sigmoid"})
 
 

@@ -10,8 +10,6 @@ import torch
 from onnxexp_quantized.passes.graph_editor import GraphEditor, constant_of, producer, sole_user
 from onnxexp_quantized.passes.quantization_parameters import parameters_of
 
-__all__ = ["Operand", "Weight", "activation", "int32_bias", "quantized_result", "weight_of"]
-
 _EIGHT_BITS = (torch.int8, torch.uint8)
 _LARGEST = 2**31 - 1
 

@@ -12,8 +12,6 @@ from onnxexp_quantized.styles import products
 from onnxexp_quantized.styles.dynamic_products import dynamic_product
 from onnxexp_quantized.styles.elementwise import OPERATORS, quantized_elementwise
 
-__all__ = ["STYLES", "OperatorStyle"]
-
 _Rule: TypeAlias = Callable[[ir.Node, GraphEditor], bool]
 
 _OF_ONNX: Mapping[str, _Rule] = {

@@ -21,8 +21,6 @@ from onnxexp_quantized.weights.fold_scales import FoldScales
 from onnxexp_quantized.weights.layout import ArrangeWeights
 from onnxexp_quantized.weights.narrow import NarrowWeights
 
-__all__ = ["passes_for"]
-
 
 def passes_for(style: str, int8_products: str, options: Options, plugin_data: Mapping[Any, Any]) -> list[ir.passes.InPlacePass]:
     """Return the passes for a style.

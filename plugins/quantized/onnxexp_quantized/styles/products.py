@@ -11,8 +11,6 @@ from onnxexp_quantized.passes.graph_editor import GraphEditor, constant_of, sole
 from onnxexp_quantized.styles.operands import Operand, activation, int32_bias, quantized_result, weight_of
 from onnxexp_quantized.styles.weight_only import weight_only
 
-__all__ = ["MICROSOFT", "convolution", "gemm_of_microsoft", "integer_gemm", "integer_matmul", "matmul_of_microsoft"]
-
 MICROSOFT = "com.microsoft"
 _FLOAT = ir.DataType.FLOAT
 

@@ -16,8 +16,6 @@ import torch
 
 from onnxexp_quantized.passes.graph_editor import GraphEditor, constant_of, producer, sole_user
 
-__all__ = ["weight_only"]
-
 _BLOCK = 128
 """The block of a weight with one scale for a column."""
 _INTEGERS_OF_8_BITS = 4

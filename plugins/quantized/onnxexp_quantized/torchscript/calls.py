@@ -15,8 +15,6 @@ from onnxexp.torch_ops import TYPE_CODES, type_code
 from onnxexp_quantized.capture.model_patches import QUANTIZING
 from onnxexp_quantized.capture.quantized_tensor import StandIn, call
 
-__all__ = ["call_operator"]
-
 
 def _number(convert: Callable[[Any], Any], value: Any) -> Any:
     """Read a number: of a tensor, unless it is the tracer's."""

@@ -17,8 +17,6 @@ from onnxexp_quantized.capture.model_patches import calls_quantizing
 from onnxexp_quantized.capture.quantized_tensor import StandIn
 from onnxexp_quantized.torchscript.calls import call_operator
 
-__all__ = ["as_program", "programs_in"]
-
 _QUANTIZED = re.compile(r"PackedParams|CellParamsBase|quantized::|aten::quantize|per_tensor_quantized|per_channel_quantized")
 """What the text of a quantized program has."""
 _PLACE = re.compile(r"""^(?:  File "(.+)", line (\d+)|(.+)\((\d+)\): )""", re.MULTILINE)

@@ -14,8 +14,6 @@ import torch
 from onnxexp_quantized.passes.graph_editor import GraphEditor, QuantizedPass
 from onnxexp_quantized.weights.narrow import is_weight_only
 
-__all__ = ["FloatWeights"]
-
 
 class FloatWeights(QuantizedPass):
     """Write Cast, Sub and Mul for the DequantizeLinear of a weight alone."""

@@ -19,8 +19,6 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from onnxexp_quantized.passes.graph_editor import GraphEditor, constant_of, sole_user
 
-__all__ = ["LIBRARY_WEIGHTS", "FoldScales", "library_weights"]
-
 LIBRARY_WEIGHTS = "quantized.library_weights"
 """Key in `ExportContext.plugin_data`: the addresses of the weights that a library quantized."""
 

@@ -11,8 +11,6 @@ import onnx_ir as ir
 
 from onnxexp_quantized.passes.graph_editor import GraphEditor, QuantizedPass, constant_of, producer, sole_user
 
-__all__ = ["BLOCKS", "ArrangeWeights"]
-
 BLOCKS = (256, 128, 64, 32, 16)
 """The sizes of blocks for which ONNX Runtime has a kernel."""
 

@@ -11,8 +11,6 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 from onnxexp.rewriting import unused_name
 from onnxexp_quantized.passes.graph_editor import constant_of, producer
 
-__all__ = ["NarrowWeights", "is_weight_only"]
-
 _TYPES = [
     (torch.int8, 25, 2, ir.DataType.INT2),
     (torch.uint8, 25, 2, ir.DataType.UINT2),

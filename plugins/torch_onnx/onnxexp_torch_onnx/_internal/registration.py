@@ -7,8 +7,6 @@ from typing import Any, TypeVar
 
 from onnxexp_torch_onnx.registry import register_custom_op_symbolic
 
-__all__ = ["custom_onnx_symbolic", "onnx_symbolic"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

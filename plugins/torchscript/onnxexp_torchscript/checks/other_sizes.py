@@ -16,8 +16,6 @@ from onnxexp.frontends import Axis, DynamicSpec, resize_example
 from onnxexp_torchscript.types.abstract_tensor import expr_of
 from onnxexp_torchscript.types.type_inference import TypeInference
 
-__all__ = ["AxisLengths", "OtherSizes", "axis_lengths", "other_sizes"]
-
 _SMALL = 4
 """Larger sizes shrink where that is possible, so that the second trace costs less than the first."""
 _WINDOW = 8

@@ -16,8 +16,6 @@ from onnxexp.frontends import DynamicSpec, call_preserved
 from onnxexp_torchscript.checks.trace_comparison import differences
 from onnxexp_torchscript.trace.trace import Recording, Trace
 
-__all__ = ["check_own_sizes"]
-
 _CURE = (
     "compute it from x.shape without an index, int(), range() or a branch in Python, script that part with "
     "torch.jit.script, or leave the axis static; or pass an example with 2 or more on every dynamic axis, for a program that is "

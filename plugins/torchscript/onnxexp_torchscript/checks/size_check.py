@@ -16,8 +16,6 @@ from onnxexp_torchscript.jit.source_locations import Places
 from onnxexp_torchscript.trace.skipped_products import SkippedProducts
 from onnxexp_torchscript.trace.trace import Recording, Trace
 
-__all__ = ["check_sizes"]
-
 _SHOWN = 10
 """How many differences one error lists."""
 _CURE = (

@@ -11,8 +11,6 @@ import torch
 
 from onnxexp_torchscript.jit.jit_nodes import blocks, inputs, outputs
 
-__all__ = ["Difference", "differences"]
-
 _CONSTANT, _LIST, _UNPACK = "prim::Constant", "prim::ListConstruct", "prim::ListUnpack"
 _ROUNDING = 2.5e-7
 """Two steps of float32: a kernel rounds the same row in another way where a batch is larger."""

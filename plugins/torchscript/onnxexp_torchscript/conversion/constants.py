@@ -10,8 +10,6 @@ from onnxexp_torchscript.conversion.export_time_values import Module
 from onnxexp_torchscript.conversion.interpreter import Interpreter
 from onnxexp_torchscript.conversion.python_numbers import Number
 
-__all__ = ["constant", "thing"]
-
 _WRAPPED = {torch.int64, torch.float64, torch.bool, torch.complex128}
 """The dtypes of the 0-d constants that stand for Python's numbers."""
 

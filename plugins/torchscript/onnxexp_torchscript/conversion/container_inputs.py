@@ -22,8 +22,6 @@ from onnxexp_torchscript.conversion.interpreter import Interpreter
 from onnxexp_torchscript.types.abstract_tensor import UNKNOWN, AbstractTensor
 from onnxexp_torchscript.types.type_inference import TypeInference
 
-__all__ = ["FIRST_WITH_OPTIONALS", "ContainerInputs", "check_opset"]
-
 _NESTED: Any = (torch._C.ListType, torch._C.TupleType, torch._C.DictType)
 _FIRST_WITH_SEQUENCES = 11
 FIRST_WITH_OPTIONALS = 15

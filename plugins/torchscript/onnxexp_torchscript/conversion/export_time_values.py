@@ -12,8 +12,6 @@ import torch
 from onnxexp.graph import Graph, Value
 from onnxexp_torchscript.types.abstract_tensor import expr_of, static_truth, symbols_of
 
-__all__ = ["UNINITIALIZED", "Items", "Journal", "Maybe", "Module", "Presence", "Text", "build", "flatten", "restore"]
-
 
 class _Uninitialized:
     """The value of a variable that this branch leaves unassigned."""

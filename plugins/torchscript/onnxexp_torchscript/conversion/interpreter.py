@@ -25,8 +25,6 @@ from onnxexp_torchscript.jit.traced_types import recorded, unpacked
 from onnxexp_torchscript.types.abstract_tensor import UNKNOWN, AbstractTensor
 from onnxexp_torchscript.types.type_inference import TypeInference
 
-__all__ = ["Interpreter", "Rewritten", "Tables"]
-
 _NO_SCHEMA = "(no schema)"
 _OF_DEBUGGING = ("profiler::", "rpc::_record")
 Rewritten: TypeAlias = tuple[str, list[Any]]

@@ -20,11 +20,6 @@ from onnxexp_torchscript.types.abstract_tensor import static_truth
 _SYMBOLIC: Any = torch
 """torch's functions for symbolic numbers, which have no types."""
 
-__all__ = [
-    "Number", "Writer", "as_tensor", "compute", "computes", "wrap", "is_number", "kind_of_result", "known", "maximum",
-    "meets_scalars", "minimum", "unwrap",
-]  # fmt: skip
-
 
 class Writer(Protocol):
     """The interpreter's methods that arithmetic uses."""

@@ -18,8 +18,6 @@ from onnxexp_torchscript.trace.traced_branches import Branch
 from onnxexp_torchscript.types.abstract_tensor import expr_of
 from onnxexp_torchscript.types.type_inference import TypeInference
 
-__all__ = ["Restrictions", "branched", "may_be_one", "restrictions", "tied"]
-
 Restrictions: TypeAlias = Mapping[str, Callable[[Sequence[Any]], bool]]
 """Each condition as a text, with a test of a call's leaves."""
 

@@ -16,8 +16,6 @@ import torch
 from onnxexp.torch_ops import schemas
 from onnxexp_torchscript.jit.jit_nodes import blocks, inputs
 
-__all__ = ["broadcast_writes", "fit", "strips_ones"]
-
 _NONE = "(no schema)"
 
 

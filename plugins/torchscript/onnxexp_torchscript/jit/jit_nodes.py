@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["blocks", "inputs", "outputs"]
-
 _WITHOUT_BLOCKS = ("aten::", "prim::Constant", "prim::ListConstruct", "prim::ListUnpack", "prim::NumToTensor", "prim::GetAttr")
 
 

@@ -9,8 +9,6 @@ import torch
 
 from onnxexp.torch_ops import TYPE_CODES, cache_by_operator, changes_strides, mutation_info, overload
 
-__all__ = ["Call", "named", "changes_shape"]
-
 _DEPENDING = frozenset({"aten::where", "aten::nonzero_numpy", "aten::argwhere", "aten::bincount", "aten::_pack_padded_sequence"})
 """Composites whose result's size depends on contents; the others have torch's tags."""
 

@@ -8,8 +8,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["NAMES", "whole_cells"]
-
 _CELL = "Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None"
 _CELLS = {
     "lstm_cell": f"(Tensor input, Tensor[] hx, {_CELL}) -> (Tensor, Tensor)",

@@ -13,8 +13,6 @@ from onnxexp.frontends import is_torch_nn, is_user_code
 from onnxexp.graph import SourceLocation
 from onnxexp_torchscript.jit.jit_nodes import outputs
 
-__all__ = ["Places"]
-
 _SCRIPTED = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _MODULE = re.compile(r"(?P<name>[^.()]+)\((?P<kind>[^()]*)\)")
 _HERE = "<--- HERE"

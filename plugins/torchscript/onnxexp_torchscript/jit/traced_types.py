@@ -9,8 +9,6 @@ import torch
 from onnxexp.graph import TensorType
 from onnxexp_torchscript.jit.jit_nodes import outputs
 
-__all__ = ["recorded", "unpacked"]
-
 
 def unpacked(node: Any) -> list[Any]:
     """Return the elements that a traced `prim::ListUnpack` takes from a node's list."""

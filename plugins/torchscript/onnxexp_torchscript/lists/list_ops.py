@@ -14,8 +14,6 @@ from onnxexp_torchscript.conversion.interpreter import Interpreter
 from onnxexp_torchscript.conversion.python_numbers import Number, is_number, unwrap
 from onnxexp_torchscript.lists import unknown_length_lists
 
-__all__ = ["OPERATORS"]
-
 
 def _changes(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap an operator that changes its first argument."""

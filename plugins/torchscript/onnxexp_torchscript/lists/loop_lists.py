@@ -16,8 +16,6 @@ from onnxexp_torchscript.conversion.python_numbers import Number, as_tensor, unw
 from onnxexp_torchscript.lists.unknown_length_lists import fake_of
 from onnxexp_torchscript.types.abstract_tensor import UNKNOWN, AbstractTensor, expr_of
 
-__all__ = ["Collected", "collectable", "extended_lists", "with_extended"]
-
 
 def collectable(items: Any) -> bool:
     """Return whether a loop can collect into a list, by its contents before the loop."""

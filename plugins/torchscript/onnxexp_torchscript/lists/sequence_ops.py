@@ -15,8 +15,6 @@ import torch
 from onnxexp import Builder
 from onnxexp.graph import Node, TensorType
 
-__all__ = ["lower_sequence"]
-
 _FIRST_OPSET = 11
 """The first opset with sequences."""
 _FIRST_WITH_OPTIONALS = 16

@@ -15,26 +15,6 @@ from onnxexp_torchscript.conversion.interpreter import Interpreter
 from onnxexp_torchscript.conversion.python_numbers import Number, is_number, unwrap
 from onnxexp_torchscript.types.abstract_tensor import UNKNOWN, AbstractTensor
 
-__all__ = [
-    "as_sequence",
-    "as_tensor",
-    "chunks",
-    "common_element",
-    "empty",
-    "extend",
-    "fake_of",
-    "get",
-    "insert",
-    "joined_element",
-    "length",
-    "promote",
-    "remove",
-    "sliced",
-    "split",
-    "split_at",
-    "unbound",
-]
-
 
 def as_tensor(interpreter: Interpreter, thing: Any) -> Any:
     """Convert a number or tensor to a value; return anything else as it is."""

@@ -17,8 +17,6 @@ from onnxexp_torchscript.conversion.python_numbers import Number, is_number, unw
 from onnxexp_torchscript.lists import unknown_length_lists
 from onnxexp_torchscript.types.abstract_tensor import UNKNOWN, AbstractTensor, expr_of
 
-__all__ = ["Raised", "fake_of_unread", "fitted", "if_", "joined", "kind_of", "unassigned", "with_optionals"]
-
 
 class Raised(CaptureError):
     """An exception that the program raises for all inputs: its text and place."""

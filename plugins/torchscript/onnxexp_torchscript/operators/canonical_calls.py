@@ -10,8 +10,6 @@ from onnxexp_torchscript.conversion.interpreter import Interpreter, Rewritten
 from onnxexp_torchscript.jit import rnn_cells
 from onnxexp_torchscript.jit.call_repair import strips_ones
 
-__all__ = ["REWRITTEN"]
-
 _OF_TENSORS = {
     f"aten::{name}{place}.{scalar}": f"aten::{name}{place}.{tensor}"
     for name, scalar, tensor in [

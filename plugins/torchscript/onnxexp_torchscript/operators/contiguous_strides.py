@@ -12,8 +12,6 @@ from onnxexp_torchscript.conversion import python_numbers
 from onnxexp_torchscript.conversion.interpreter import Interpreter
 from onnxexp_torchscript.jit.jit_schemas import changes_shape
 
-__all__ = ["stride"]
-
 
 def stride(interpreter: Interpreter, tensor: Any, dim: Any = None) -> Any:
     """Return the strides of a tensor that is contiguous in every call of the file.

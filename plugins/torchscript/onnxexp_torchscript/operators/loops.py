@@ -16,8 +16,6 @@ from onnxexp_torchscript.lists.loop_lists import Collected, collectable, extende
 from onnxexp_torchscript.operators.branches import fake_of_unread, fitted, joined, kind_of, unassigned
 from onnxexp_torchscript.types.abstract_tensor import UNKNOWN, AbstractTensor
 
-__all__ = ["loop"]
-
 _NODES = 4000
 """How many nodes a loop may unroll to."""
 _FOREVER = 2**63 - 1

@@ -20,9 +20,6 @@ from onnxexp_torchscript.operators import branches, loops, script_objects
 from onnxexp_torchscript.operators.contiguous_strides import stride
 from onnxexp_torchscript.operators.squeeze_ops import halved, has_halves, squeezed
 
-__all__ = ["HANDLERS", "OF_TEXT", "PYTHON"]
-
-
 _ASSERTIONS = ("aten::_assert_async", "aten::_assert_scalar", "aten::_assert_tensor_metadata")
 _WITHOUT_EFFECT = (*_ASSERTIONS, "aten::warn", "aten::manual_seed", "aten::set_grad_enabled")
 OF_TEXT = frozenset({"aten::format", "aten::percentFormat", "aten::add", "aten::str", *_WITHOUT_EFFECT})

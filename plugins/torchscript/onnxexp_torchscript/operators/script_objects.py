@@ -13,8 +13,6 @@ from onnxexp_torchscript.conversion.interpreter import Interpreter
 from onnxexp_torchscript.conversion.python_numbers import Number
 from onnxexp_torchscript.operators.branches import kind_of
 
-__all__ = ["create", "is_instance", "mkldnn", "python"]
-
 
 def create(interpreter: Interpreter, node: Any) -> list[Any]:
     """Create an object of a grad mode or the profiler; refuse the user's classes."""

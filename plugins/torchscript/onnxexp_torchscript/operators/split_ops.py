@@ -10,8 +10,6 @@ from onnxexp_torchscript.jit.jit_schemas import Call
 from onnxexp_torchscript.jit.traced_types import unpacked
 from onnxexp_torchscript.types.abstract_tensor import AbstractTensor
 
-__all__ = ["kept_pieces"]
-
 _SPLITS = ("aten::split.Tensor", "aten::unsafe_split.Tensor")
 _CHUNKS = ("aten::chunk", "aten::unsafe_chunk")
 

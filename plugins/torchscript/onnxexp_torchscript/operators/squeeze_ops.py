@@ -14,8 +14,6 @@ from onnxexp_torchscript.conversion.restrictions import may_be_one
 from onnxexp_torchscript.jit.traced_types import recorded
 from onnxexp_torchscript.types.abstract_tensor import AbstractTensor, expr_of
 
-__all__ = ["halved", "has_halves", "squeezed"]
-
 _RETURNING = ("prim::Return", "prim::TupleConstruct", "prim::ListConstruct", "prim::DictConstruct")
 
 

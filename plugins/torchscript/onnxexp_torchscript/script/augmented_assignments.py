@@ -13,8 +13,6 @@ from typing import Any
 from torch._C._jit_tree_views import Apply, Assign, BinOp, ExprStmt, Ident, If, Select, SourceRangeFactory, Subscript, Var
 from torch.jit.frontend import ExprBuilder, StmtBuilder, build_expr
 
-__all__ = ["augmented_assignments"]
-
 _METHODS = {
     ast.BitXor: "bitwise_xor_",
     ast.BitOr: "bitwise_or_",

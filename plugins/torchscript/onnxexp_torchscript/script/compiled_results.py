@@ -18,8 +18,6 @@ from onnxexp import CaptureError
 from onnxexp_torchscript.trace.random_state import RandomState
 from onnxexp_torchscript.trace.trace import run_example
 
-__all__ = ["check_compiled"]
-
 _CURE = (
     "write into the tensor itself, not into what type_as, atleast_2d or einsum returned for it; make code under "
     'torch.jit.is_scripting() compute what the other branch does; or use capture="trace"'

@@ -22,8 +22,6 @@ from onnxexp_torchscript.script.compiled_results import check_compiled
 from onnxexp_torchscript.trace.random_state import RandomState
 from onnxexp_torchscript.trace.trace import Recording, run_example
 
-__all__ = ["script"]
-
 
 def script(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> Recording:
     """Script a model; raise CaptureError if torch.jit.script or the model fails."""

@@ -14,8 +14,6 @@ import torch
 
 from onnxexp.frontends import replace_attributes
 
-__all__ = ["immutable_sizes", "is_size"]
-
 _tracer: Any = torch._C
 _METHODS: dict[str, Callable[[Any, Any], Any]] = {
     "__iadd__": operator.add,

@@ -8,8 +8,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["made_constants", "no_trace"]
-
 _MAKERS: tuple[tuple[Any, str], ...] = (
     (torch, "tensor"),
     (torch, "as_tensor"),

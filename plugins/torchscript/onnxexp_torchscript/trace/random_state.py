@@ -10,8 +10,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["RandomState"]
-
 
 class RandomState:
     """The state of the random generators of torch, Python and NumPy."""

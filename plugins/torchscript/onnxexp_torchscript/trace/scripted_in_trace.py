@@ -9,8 +9,6 @@ import torch
 
 from onnxexp.frontends import signature_of
 
-__all__ = ["numbers_kept"]
-
 _NUMBERS = {"int": "aten::Int", "float": "aten::Float", "bool": "aten::Bool"}
 
 

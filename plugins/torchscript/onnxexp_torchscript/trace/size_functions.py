@@ -12,8 +12,6 @@ import torch
 
 from onnxexp_torchscript.trace.inplace_size_arithmetic import is_size
 
-__all__ = ["size_functions"]
-
 _FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {"sqrt": torch.sqrt, "exp": torch.exp, "log2": torch.log2}
 """Functions of Python's math module, each with torch's."""
 

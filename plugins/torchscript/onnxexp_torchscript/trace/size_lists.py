@@ -18,8 +18,6 @@ from torch.nn import functional
 
 from onnxexp.torch_ops import schemas
 
-__all__ = ["size_lists"]
-
 _CONVOLUTIONS = tuple(f"{name}{rank}d" for name in ("conv", "conv_transpose") for rank in (1, 2, 3))
 _POOLS = tuple(
     f"{name}{rank}d{suffix}"

@@ -16,8 +16,6 @@ from onnxexp_torchscript.jit.jit_nodes import inputs
 from onnxexp_torchscript.trace.inplace_size_arithmetic import is_size
 from onnxexp_torchscript.trace.made_constants import no_trace
 
-__all__ = ["size_rounding", "truncated"]
-
 _tracer: Any = torch._C
 _ROUNDING: dict[str, Callable[[float], int]] = {"floor": math.floor, "ceil": math.ceil, "trunc": math.trunc}
 _FRACTIONS = 256

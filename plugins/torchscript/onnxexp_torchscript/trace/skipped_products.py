@@ -16,8 +16,6 @@ from onnxexp_torchscript.jit.jit_nodes import inputs
 from onnxexp_torchscript.trace.inplace_size_arithmetic import is_size
 from onnxexp_torchscript.trace.made_constants import no_trace
 
-__all__ = ["SkippedProducts"]
-
 _ATTENTION = "scaled_dot_product_attention"
 _PRODUCTS = (_ATTENTION, "linear", *(f"{name}{rank}d" for name in ("conv", "conv_transpose") for rank in (1, 2, 3)))
 _OWNERS: tuple[Any, ...] = (torch, torch._C._nn, functional)

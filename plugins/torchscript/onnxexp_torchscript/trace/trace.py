@@ -46,8 +46,6 @@ from onnxexp_torchscript.trace.tracer_warnings import fixed_places, further_atte
 from onnxexp_torchscript.trace.unrecorded_writes import drop_kept_writes, keep_writes, recorded_resizing
 from onnxexp_torchscript.trace.written_parameters import restored_parameters
 
-__all__ = ["Recording", "Trace", "run_example", "trace"]
-
 _ROOT = "model"
 _CURE = 'write that line with operators that torch.jit.trace records, or use capture="script"'
 _COMPILED = "dynamo-optimized function"

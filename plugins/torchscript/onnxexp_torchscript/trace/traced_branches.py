@@ -14,8 +14,6 @@ from onnxexp.frontends import code_line, is_user_code, only_raises_or_warns
 from onnxexp.graph import SourceLocation
 from onnxexp_torchscript.trace.inplace_size_arithmetic import is_size
 
-__all__ = ["Branch", "recorded_branches"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Branch:

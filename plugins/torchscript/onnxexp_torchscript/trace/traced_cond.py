@@ -9,8 +9,6 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["traced_cond"]
-
 
 def traced_cond() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     """Yield the replacement (owner, name, function) of `torch.cond`.

@@ -19,8 +19,6 @@ from onnxexp.frontends import is_user_code
 from onnxexp_torchscript.trace.inplace_size_arithmetic import is_size
 from onnxexp_torchscript.trace.size_rounding import truncated
 
-__all__ = ["traced_conversions"]
-
 _TAKING = ("isinstance", "issubclass", "map")
 """Functions that take a type as an argument, and to which another callable type is as good."""
 

@@ -13,8 +13,6 @@ import torch
 
 from onnxexp_torchscript.trace.made_constants import no_trace
 
-__all__ = ["traced_strides"]
-
 
 def traced_strides() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     """Yield the replacement (owner, name, function) of `torch.Tensor.stride`."""

@@ -11,8 +11,6 @@ import torch
 from onnxexp.frontends import code_line, only_raises_or_warns
 from onnxexp_torchscript.trace.traced_conversions import traced_conversions
 
-__all__ = ["fixed_places", "further_attempts", "tracer_warnings"]
-
 
 def tracer_warnings(caught: list[Any]) -> list[Any]:
     """Select the tracer's warnings; issue all others but deprecations again."""

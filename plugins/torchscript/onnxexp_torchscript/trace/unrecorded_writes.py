@@ -19,8 +19,6 @@ from onnxexp.torch_ops import ALIASING_COMPOSITES
 from onnxexp_torchscript.jit.jit_nodes import outputs
 from onnxexp_torchscript.trace.made_constants import no_trace
 
-__all__ = ["drop_kept_writes", "keep_writes", "recorded_resizing"]
-
 _tracer: Any = torch._C  # has more than torch's stubs
 
 

@@ -9,8 +9,6 @@ import torch
 
 from onnxexp import CaptureError
 
-__all__ = ["restored_parameters"]
-
 
 @contextlib.contextmanager
 def restored_parameters(model: torch.nn.Module) -> Iterator[None]:

@@ -12,25 +12,6 @@ import sympy  # type: ignore[import-untyped]
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-__all__ = [
-    "NUMBERS",
-    "UNKNOWN",
-    "AbstractTensor",
-    "expr_of",
-    "to_fake",
-    "harmless",
-    "has_unknown",
-    "is_long",
-    "is_unbacked",
-    "key_of",
-    "kind_of",
-    "from_fake",
-    "repeatable",
-    "same",
-    "static_truth",
-    "symbols_of",
-]
-
 NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 UNKNOWN = object()
 """The type of a fake without dtype and rank."""

@@ -16,8 +16,6 @@ from onnxexp.graph import TensorType
 from onnxexp_torchscript.types.abstract_tensor import NUMBERS, UNKNOWN, AbstractTensor, kind_of, symbols_of
 from onnxexp_torchscript.types.data_dependent_sizes import UnbackedSizes
 
-__all__ = ["Run", "SizeProbe"]
-
 Run: TypeAlias = Callable[[torch._ops.OpOverload, str, list[Any], Sequence[Any]], Any]
 """Runs a kernel: (operator, its name, arguments with abstract tensors, the neutral graph's arguments)."""
 

@@ -16,8 +16,6 @@ from onnxexp.graph import TensorType, Value
 from onnxexp_torchscript.types.abstract_tensor import AbstractTensor, expr_of, same
 from onnxexp_torchscript.types.shape_functions import broadcast, goes_into
 
-__all__ = ["UnbackedSizes"]
-
 _LAST = 2**62
 """Limits above this one stand for the end of an axis."""
 

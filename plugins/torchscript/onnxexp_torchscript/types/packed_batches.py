@@ -9,8 +9,6 @@ import torch
 
 from onnxexp.graph import Value
 
-__all__ = ["PackedBatches"]
-
 _PAD = "aten::_pad_packed_sequence"
 _LAYERS = frozenset(f"aten::{layer}.data" for layer in ("lstm", "gru", "rnn_tanh", "rnn_relu"))
 

@@ -15,8 +15,6 @@ import torch
 
 from onnxexp_torchscript.types.abstract_tensor import AbstractTensor, expr_of, same
 
-__all__ = ["broadcast", "goes_into", "infer_result"]
-
 _KEEPING = frozenset(
     f"aten::{name}"
     for name in [

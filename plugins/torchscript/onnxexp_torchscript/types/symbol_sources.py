@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from torch._guards import Source
 
-__all__ = ["constant_source"]
-
 
 def constant_source(name: str) -> Source:
     """Return the source of a symbol that stands for no input."""

@@ -50,8 +50,6 @@ from onnxexp_torchscript.types.packed_batches import PackedBatches
 from onnxexp_torchscript.types.shape_functions import infer_result
 from onnxexp_torchscript.types.symbol_sources import constant_source
 
-__all__ = ["TypeInference"]
-
 _FIRST = 1000
 """The first number of our symbols; torch's own for input sizes are smaller."""
 

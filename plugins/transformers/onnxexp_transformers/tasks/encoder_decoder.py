@@ -28,8 +28,6 @@ from onnxexp_transformers.tasks.one_graph import example_of
 from onnxexp_transformers.tasks.probes import refusing_misfits, same
 from onnxexp_transformers.tasks.whole_blocks import block_of, run_on_blocks
 
-__all__ = ["parts"]
-
 _PAST = 3  # tokens in the example's cache
 
 

@@ -14,8 +14,6 @@ import torch
 
 from onnxexp import OptionError
 
-__all__ = ["Example", "Sizes", "example_inputs", "parameters_of", "refuse_other_needs", "setting", "sizes_of", "waves"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:

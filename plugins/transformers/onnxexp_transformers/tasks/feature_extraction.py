@@ -12,8 +12,6 @@ from onnxexp_transformers.tasks import Part
 from onnxexp_transformers.tasks.example_inputs import sizes_of
 from onnxexp_transformers.tasks.one_graph import whole_model
 
-__all__ = ["parts"]
-
 
 def parts(model: Any, **sizes: int) -> Sequence[Part]:
     """Return the model as the only part, "model", with its hidden states.

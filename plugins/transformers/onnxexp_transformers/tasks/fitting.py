@@ -11,8 +11,6 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from onnxexp import OptionError
 from onnxexp_transformers.tasks import TASKS, Task
 
-__all__ = ["check_fit", "loader_of", "model_classes"]
-
 
 def model_classes(auto_class: str, config: type[PreTrainedConfig]) -> Sequence[type[PreTrainedModel]]:
     """Return the classes of models that an auto class makes for a configuration."""

@@ -18,8 +18,6 @@ from onnxexp_transformers.tasks import Part, one_graph
 from onnxexp_transformers.tasks.example_inputs import Sizes, example_inputs, parameters_of, sizes_of, waves
 from onnxexp_transformers.tasks.probes import keep_free_axes
 
-__all__ = ["parts"]
-
 _PROMPTS, _POINTS = 3, 4  # sizes of the example
 
 

@@ -30,8 +30,6 @@ from onnxexp_transformers.tasks.example_inputs import Example, Sizes, example_in
 from onnxexp_transformers.tasks.patch_sequences import grid_of, patch_sequence
 from onnxexp_transformers.tasks.probes import keep_free_axes, refusing_misfits, same
 
-__all__ = ["parts"]
-
 _PAST = 3  # tokens in the example's cache
 
 

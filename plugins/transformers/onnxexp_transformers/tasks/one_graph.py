@@ -25,8 +25,6 @@ from onnxexp_transformers.tasks.example_inputs import (
 )
 from onnxexp_transformers.tasks.probes import keep_free_axes, unread
 
-__all__ = ["example_of", "parts", "whole_model"]
-
 _COMPANIONS = {
     "input_ids": ("attention_mask", "token_type_ids", "bbox"),
     "pixel_values": ("pixel_mask",),

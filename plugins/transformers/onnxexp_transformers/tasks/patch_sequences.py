@@ -12,8 +12,6 @@ from transformers.vision_utils import get_vision_cu_seqlens, get_vision_position
 
 from onnxexp_transformers.tasks.example_inputs import Example, Sizes, waves
 
-__all__ = ["grid_of", "patch_sequence"]
-
 _GRID = (4, 6)  # rows and columns of patches, for the usual blocks of two times two
 
 

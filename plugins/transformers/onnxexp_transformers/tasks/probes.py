@@ -12,8 +12,6 @@ from torch.utils import _pytree as pytree
 from onnxexp import OnnxExporterError, OptionError
 from onnxexp_transformers.tasks.example_inputs import Example
 
-__all__ = ["Run", "keep_free_axes", "refusing_misfits", "same", "unread"]
-
 Run: TypeAlias = Callable[..., Any]
 """A model, or a part of its forward, that takes the example's inputs by name."""
 

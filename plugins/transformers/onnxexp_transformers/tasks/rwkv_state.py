@@ -25,8 +25,6 @@ from onnxexp import OptionError
 from onnxexp_transformers.adapted_module import AdaptedModule
 from onnxexp_transformers.tasks import Part
 
-__all__ = ["rwkv_part"]
-
 _NAMES = ("feed_forward_token", "attention_token", "numerator", "denominator", "exponent")
 _START = -1e30  # transformers' exponent before the first token
 

@@ -10,8 +10,6 @@ from typing import Any
 
 from onnxexp_transformers.tasks import Part, encoder_decoder, one_graph
 
-__all__ = ["parts"]
-
 
 def parts(model: Any, **sizes: int) -> Sequence[Part]:
     """Return the part "model", or the parts "encoder" and "decoder".

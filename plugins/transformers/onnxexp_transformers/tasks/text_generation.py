@@ -26,8 +26,6 @@ from onnxexp_transformers.module_states import assigned_states, with_states
 from onnxexp_transformers.tasks import Part
 from onnxexp_transformers.tasks.rwkv_state import rwkv_part
 
-__all__ = ["parts"]
-
 
 def parts(
     model: Any, *, cache: str = "past", max_length: int | None = None, batch: int = 2, past: int = 3, sequence: int = 4

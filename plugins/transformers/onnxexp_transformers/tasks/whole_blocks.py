@@ -15,8 +15,6 @@ from torch.nn.functional import pad
 
 from onnxexp_transformers.tasks.example_inputs import setting
 
-__all__ = ["block_of", "run_on_blocks"]
-
 _SETTINGS = {"attention_window": 0, "block_size": 0, "local_radius": 1}
 """The settings with the length of a block, and what to add: LED; PEGASUS-X and BigBird-Pegasus; LongT5."""
 

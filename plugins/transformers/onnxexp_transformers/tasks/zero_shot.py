@@ -21,8 +21,6 @@ from onnxexp_transformers.tasks.example_inputs import sizes_of
 from onnxexp_transformers.tasks.one_graph import whole_model
 from onnxexp_transformers.tasks.probes import refusing_misfits
 
-__all__ = ["parts"]
-
 
 def parts(model: Any, *, towers: bool = False, **sizes: int) -> Sequence[Part]:
     """Return the part "model", or the towers as the parts "text" and "vision".

@@ -10,8 +10,6 @@ from torch.nn import functional
 
 from onnxexp_aten.capture.computed_numbers.table import Compositions, Number, as_tensor, is_computed
 
-__all__ = ["table"]
-
 table = Compositions()
 
 

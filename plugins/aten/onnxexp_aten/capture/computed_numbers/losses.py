@@ -11,8 +11,6 @@ from torch.nn import functional
 from onnxexp_aten.capture.computed_numbers.norms import cosine_similarity, pairwise_distance
 from onnxexp_aten.capture.computed_numbers.table import Compositions, Number
 
-__all__ = ["table"]
-
 table = Compositions()
 
 

@@ -18,8 +18,6 @@ from onnxexp import is_in_onnx_export
 from onnxexp.frontends import replace_attributes
 from onnxexp_aten.capture.computed_numbers import elementwise, losses, norms, resizing
 
-__all__ = ["KeepComputedNumbers", "keep_traced_numbers"]
-
 _COMPILER = (
     (torch.jit._builtins, "_find_builtin"),
     (torch.jit._recursive, "_find_builtin"),

@@ -11,8 +11,6 @@ from torch.nn import functional
 
 from onnxexp_aten.capture.computed_numbers.table import Compositions, Number
 
-__all__ = ["pairwise_distance", "table"]
-
 table = Compositions()
 
 

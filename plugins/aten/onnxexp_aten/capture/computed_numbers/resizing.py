@@ -14,8 +14,6 @@ from torch.nn import functional
 
 from onnxexp_aten.capture.computed_numbers.table import Compositions, Number
 
-__all__ = ["table"]
-
 table = Compositions()
 _SAMPLES = range(1, 65)
 """Sizes at which a factor is computed to find out whether it is exact."""

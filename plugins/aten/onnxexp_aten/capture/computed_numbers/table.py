@@ -9,8 +9,6 @@ from typing import Any, TypeAlias
 
 import torch
 
-__all__ = ["Compositions", "Number", "as_tensor", "is_computed"]
-
 Number: TypeAlias = Any
 """A Python number, torch's symbolic one, or a 0-d tensor, which a trace has in its place."""
 
