@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from onnxexp._checking.mismatch import find_mismatch
     from onnxexp._checking.mismatch_report import MismatchReport, NodeReport
     from onnxexp._checking.model_diff import ModelDiff, diff_models
-    from onnxexp._lowering.output_check import output_mismatch
+    from onnxexp._lowering.lowering import output_mismatch
     from onnxexp._model.declared_sizes import size_at
     from onnxexp._model.onnxruntime_session import Session
     from onnxexp._model.origins import NodeOrigin, origin_of
@@ -43,7 +43,7 @@ __getattr__, __dir__ = lazy_names(
         "_checking.mismatch": "find_mismatch",
         "_checking.mismatch_report": "MismatchReport NodeReport",
         "_checking.model_diff": "ModelDiff diff_models",
-        "_lowering.output_check": "output_mismatch",
+        "_lowering.lowering": "output_mismatch",
         "_model.declared_sizes": "size_at",
         "_model.onnxruntime_session": "Session",
         "_model.origins": "NodeOrigin origin_of",

@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import onnxexp
 from onnxexp_autograd import plugin
-from onnxexp_autograd.availability import unavailable
+from onnxexp_autograd.plugin import unavailable
 from tests.autograd import functions as f
 from tests.autograd.harness import Case, X, check, rows
 from tests.torch_versions import RELEASE

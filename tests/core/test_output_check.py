@@ -12,7 +12,7 @@ from torch import nn
 
 import onnxexp
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp._lowering.output_check import output_mismatch
+from onnxexp._lowering.lowering import output_mismatch
 from onnxexp._neutral_graph import Dim, TensorType, Value
 
 SYMBOLS = frozenset({"n", "m"})

@@ -12,8 +12,7 @@ import torch
 
 import onnxexp._serialize as serialize
 from onnxexp._errors import SerializeError
-from onnxexp._serialize import save
-from onnxexp._serialize.read_ahead import read_ahead
+from onnxexp._serialize import read_ahead, save
 from tests.core.tensor_models import mixed, model_of
 
 

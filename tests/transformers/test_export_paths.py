@@ -10,7 +10,7 @@ import transformers as hf
 
 import onnxexp
 from onnxexp_transformers.expert_loops import all_experts
-from onnxexp_transformers.export_switch import export_switch
+from onnxexp_transformers.export_model import export_switch
 
 from .encoder_decoder_configs import LED, T5
 

@@ -22,7 +22,7 @@ def merge_types(known: TensorType, found: TensorType, *, captured: bool) -> Tens
     the finished model (`write_type` in `onnxexp._builder.graph_state`).
 
     - dtype: the first source wins. The schema sets it when the node is emitted, and the node computes that dtype even if a
-      later source names another. `onnxexp._lowering.output_check` refuses a dtype that differs from the captured one.
+      later source names another. `onnxexp._lowering.lowering` refuses a dtype that differs from the captured one.
     - sizes: the captured program wins. It has the user's names (``batch``), where inference loses names in broadcasts.
       Inference only fills sizes that are unknown.
     - the finished model receives the merged type. A type that an onnx-ir value already has stays: sequences have no other.

@@ -7,6 +7,7 @@ import functools
 import importlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -27,7 +28,6 @@ from onnxexp._plugins.plugin import Implementation, Plugin
 from onnxexp._plugins.plugin_object import read
 from onnxexp._request.dynamic_shapes import DynamicSpec
 from onnxexp._request.export_context import ExportContext
-from onnxexp._request.held_tensors import holds_tensors, library_of
 from onnxexp._request.module_and_forward import is_scripted
 from onnxexp._request.options import Options
 from onnxexp._request.pytree_leaves import flatten_output_spec
@@ -260,3 +260,18 @@ def _warn_of_constants(constants: Sequence[str], refused: CaptureError | None = 
     if refused is not None:
         lines = ["torch.export failed, so the model was traced.", *lines, f"Why it failed: {refused}"]
     warn("\n".join(lines))
+
+
+def holds_tensors(value: Any, depth: int = 4) -> bool:
+    """Return whether an object that pytree does not flatten has tensors inside."""
+    if isinstance(value, (torch.Tensor, torch.nn.Module, type, ModuleType, FunctionType)) or not depth:
+        return isinstance(value, torch.Tensor)
+    held = (
+        [*value.values()] if isinstance(value, Mapping) else [*value] if isinstance(value, (list, tuple, set, frozenset)) else []
+    )
+    return any(holds_tensors(each, depth - 1) for each in [*held, *getattr(value, "__dict__", {}).values()])  # numbers have none
+
+
+def library_of(value: Any) -> str:
+    """Name the library of an object's class as a namespace, as ``transformers::``."""
+    return f"{type(value).__module__.partition('.')[0]}::"

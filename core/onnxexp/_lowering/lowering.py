@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, TypeAlias
 
 import torch
@@ -11,8 +11,8 @@ from onnxexp._builder.builder import Builder, Declined, state_of
 from onnxexp._builder.tensor import Tensor
 from onnxexp._errors import LoweringError, OpsetError, PluginConflict
 from onnxexp._functionalize.aliasing import values_used
+from onnxexp._functionalize.emit import differ
 from onnxexp._lowering.keep_torch_ops import OperatorExportTypes, emit_torch_node
-from onnxexp._lowering.output_check import output_mismatch
 from onnxexp._lowering.problem_report import Problem, describe, no_plugins, unsupported
 from onnxexp._lowering.symbolic_resolver import Resolution, SymbolicResolver
 from onnxexp._model.lowering_record import Counterpart
@@ -287,3 +287,19 @@ def _is_empty(value: Value) -> bool:
     if not isinstance(type_, TensorType) or type_.sizes is None or type_.dtype is None or type_.dtype.is_complex:
         return False
     return 0 in type_.sizes
+
+
+def output_mismatch(value: Value, result: Any, *, shapes: bool = True, symbols: Set[Dim] = frozenset()) -> str:
+    """Describe a certain difference from the captured value, or "", see `differ`."""
+    if not isinstance(value.type, TensorType) or result is None:
+        return ""
+    sizes: Sequence[Dim] | None = ()
+    if isinstance(result, Tensor):
+        if value.type.dtype is not None and result.inferred_dtype not in (None, value.type.dtype):
+            return f"returns {result.known_dtype} where torch returns {value.type.dtype} (%{value.name})"
+        sizes = result.shape if shapes else None
+    elif not isinstance(result, (bool, int, float)):
+        return f"returns {result!r} where torch returns {value}"
+    if shapes and differ(sizes, value.type.sizes, symbols):
+        return f"returns [{', '.join(map(str, sizes or ()))}] where torch returns {value}: another shape"
+    return ""

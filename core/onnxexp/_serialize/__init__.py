@@ -20,13 +20,15 @@ replaces it.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import io
 import os
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import BinaryIO, TypeAlias, TypeVar, cast
 
 import onnx
 import onnx_ir as ir
@@ -38,9 +40,10 @@ from onnxexp._serialize.direct_files import blocks, exceeds_cache, past_cache
 from onnxexp._serialize.mapped_files import MappedFiles
 from onnxexp._serialize.new_pair import new_pair, superseded_data
 from onnxexp._serialize.proto_layout import FileLayout, Part, describe, lay_out, skeleton
-from onnxexp._serialize.read_ahead import read_ahead
 
 __all__ = ["SavedFile", "WriteOptions", "save", "to_proto"]
+
+T = TypeVar("T")
 
 _LIMIT = 2**31 - 1
 """Bytes of the largest message that protobuf reads."""
@@ -266,3 +269,16 @@ def _write_all(file: BinaryWriter, memory: memoryview) -> None:
         if not 0 < written <= len(piece):
             raise SerializeError(f"the file object's write() returned {written} for {len(piece)} bytes")
         memory = memory[written:]
+
+
+def read_ahead(items: Generator[T], count: int) -> Generator[T]:
+    """Generate a few items on a second thread while the caller uses others.
+
+    An exception of the generator is raised in the place of its item. The generator is closed in the end.
+    """
+    end = object()
+    with contextlib.closing(items), ThreadPoolExecutor(1, "onnxexp-read-ahead") as thread:
+        coming = collections.deque(thread.submit(next, items, end) for _ in range(count))
+        while (item := coming.popleft().result()) is not end:
+            coming.append(thread.submit(next, items, end))
+            yield cast(T, item)

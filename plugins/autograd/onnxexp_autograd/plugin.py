@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+import torch
 from torch.utils import _pytree as pytree
 
 import onnxexp
 import onnxexp_torch_onnx as torch_onnx
 from onnxexp.graph import Graph, Node
-from onnxexp_autograd.availability import unavailable
 from onnxexp_autograd.function_ops import Function, FunctionOps
 from onnxexp_autograd.local_functions import extract_functions, replace_marks
 
@@ -205,3 +205,29 @@ def _is_attribute(value: Any) -> bool:
     """Return whether ONNX has an attribute type for a value."""
     kinds = {type(each) for each in value} if isinstance(value, (list, tuple)) else {type(value)}
     return len(kinds) == 1 and kinds <= {bool, int, float, str}
+
+
+@functools.cache
+def unavailable(*, dynamo: bool) -> str:
+    """Return why this torch cannot keep Functions whole, or "" if it can.
+
+    `dynamo` states whether Dynamo may run inside the capture.
+    """
+    try:
+        from onnxexp_autograd import function_capture, interception, torch_internals  # noqa: F401 - imports every name that the plugin uses of torch
+
+        if dynamo:
+            torch_internals.dynamo_allowed_ids()
+    except (ImportError, AttributeError) as error:
+        return f"torch {torch.__version__} lacks internals that onnxexp-plugin-autograd needs ({error})"
+    try:
+        with torch_internals.disable_current_modes():  # the user may have called the export inside a fake mode
+            works = interception.works()
+    except (
+        AttributeError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:  # from torch's code
+        return f"torch {torch.__version__} calls autograd Functions in a new way ({error})"
+    return "" if works else f"torch {torch.__version__} calls autograd Functions in a new way"

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import PreTrainedConfig
 
 import onnxexp
 from onnxexp import CaptureError
 from onnxexp.commands import checked_folder
 from onnxexp_transformers.expert_loops import all_experts
-from onnxexp_transformers.export_switch import export_switch
 from onnxexp_transformers.exported_parts import ExportedParts
 from onnxexp_transformers.folder import check_folder, write_folder
 from onnxexp_transformers.loading import load
 from onnxexp_transformers.shared_buffers import SHARED_BUFFERS, shareable
 from onnxexp_transformers.tasks import Part, task_of
+
+_NAME = "onnx_export"
 
 
 class ExportedModel(ExportedParts):
@@ -126,3 +129,27 @@ def _without(axes: Any, labels: Sequence[str]) -> Any:
     The axes of a container stay as they are.
     """
     return {axis: label for axis, label in axes.items() if label not in labels} if isinstance(axes, dict) else axes
+
+
+@contextlib.contextmanager
+def export_switch(model: torch.nn.Module) -> Iterator[None]:
+    """Set ``onnx_export`` in the configurations of a model inside the `with`.
+
+    Models with windows, as Longformer and LED, then cut them by `unfold`. Otherwise they compute strides of memory, which a
+    trace has as the example's numbers. Most configurations have no such field, which is removed again.
+    """
+    found = {id(config): vars(config) for module in model.modules() if isinstance(config := _config(module), PreTrainedConfig)}
+    before = [(fields, fields.get(_NAME)) for fields in found.values()]
+    for fields, _ in before:
+        fields[_NAME] = True
+    try:
+        yield
+    finally:
+        for fields, value in before:
+            fields.pop(_NAME)
+            if value is not None:
+                fields[_NAME] = value
+
+
+def _config(module: torch.nn.Module) -> Any:
+    return vars(module).get("config")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import onnx_ir as ir
@@ -9,8 +10,10 @@ import torch
 import transformers
 
 import onnxexp
+from onnxexp.commands import one_line
 from onnxexp_transformers.exported_parts import ExportedParts
-from onnxexp_transformers.markdown_text import code, fenced, plain
+
+_SPECIAL = re.compile(r"([\\`*_\[\]#<>&|$~])")
 
 
 def model_card(name: str, exported: ExportedParts, command: str | None) -> str:
@@ -47,3 +50,26 @@ def _rows(kind: str, values: Sequence[ir.Value]) -> list[str]:
 def _type(value: ir.Value) -> str:
     sizes = ", ".join(str(size if isinstance(size, int) else size.value) for size in value.shape or ())
     return f"{value.dtype.name.lower() if value.dtype is not None else '?'}[{sizes}]"
+
+
+def plain(text: str) -> str:
+    """Return the text for a heading or a paragraph, without markup."""
+    return _SPECIAL.sub(r"\\\1", one_line(text))
+
+
+def code(text: str) -> str:
+    """Return the text as inline code, in a table too."""
+    line = one_line(text).replace("|", r"\|") or " "
+    fence = "`" * (_longest_run(line) + 1)
+    space = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{fence}{space}{line}{space}{fence}"
+
+
+def fenced(text: str, language: str) -> str:
+    """Return the text as a block of code."""
+    fence = "`" * max(3, _longest_run(text) + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def _longest_run(text: str) -> int:
+    return max(map(len, re.findall("`+", text)), default=0)

@@ -21,7 +21,7 @@ from onnxexp_aten.math.arithmetic import extreme, floor_divide, floor_remainder,
 from onnxexp_aten.math.comparison_and_bitwise import equal, relate
 from onnxexp_aten.math.unary import round_
 from onnxexp_aten.support.kernel_dtypes import compute
-from onnxexp_aten.support.producers import made_by
+from onnxexp_aten.support.tensor_sizes import made_by
 
 table = SymbolicTable("aten")
 

@@ -12,7 +12,7 @@ from onnxexp_aten.reduction.cumulative import running_sum
 from onnxexp_aten.reduction.reductions import reduced, summable
 from onnxexp_aten.shape.concatenation import cat
 from onnxexp_aten.shape.padding import padded
-from onnxexp_aten.shape.select_index import select_slice
+from onnxexp_aten.shape.views_and_slices import select_slice
 from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.constant_of_shape import MAX_TABLE
 from onnxexp_aten.support.kernel_dtypes import compute, runs

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.shape.select_index import select_slice
+from onnxexp_aten.shape.views_and_slices import select_slice
 from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.tensor_sizes import size_at, sizes_of
 from onnxexp_aten.support.view_nodes import END, sliced

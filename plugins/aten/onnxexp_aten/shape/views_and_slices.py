@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.shape.select_index import select_slice
 from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.tensor_sizes import size_at, sizes_of, vector, with_shape
 from onnxexp_aten.support.view_nodes import END, expanded, permuted, reshaped, sliced, squeezed, swapped, unsqueezed
@@ -305,3 +304,14 @@ def numel(op: Builder, self: Tensor) -> Any:
 def size(op: Builder, self: Tensor) -> list[Any]:
     """size(Tensor self) -> int[]"""
     return [size_at(op, self, axis) for axis in range(rank_of(op, self))]
+
+
+def select_slice(op: Builder, x: Tensor, axis: int, index: Any) -> Tensor:
+    """Select one index of an axis: ``x.select(axis, index)``.
+
+    The index must count from the front, unless the target opset's Gather takes negative ones.
+    """
+    made, shape = op.Gather(x, index, axis=axis), x.shape
+    if shape is None or (isinstance(index, Tensor) and index.rank):
+        return made
+    return with_shape(made, [*shape[:axis], *shape[axis + 1 :]])

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from onnxexp import Builder, ComplexTensor, Tensor
+from onnxexp import Builder, ComplexTensor, Producer, Tensor
 from onnxexp.graph import TensorType
 from onnxexp_aten.support.arguments import rank_of
-from onnxexp_aten.support.producers import given_ints, made_by
 from onnxexp_aten.support.size_arithmetic import Dim
 
 
@@ -93,3 +92,21 @@ def run_time_size(op: Builder, dim: Dim, candidates: Sequence[Any], given: Any =
     if size is not None:
         return size
     raise op.error(f"no argument of the call has the size {dim}")
+
+
+def made_by(op: Builder, x: Tensor, *kinds: str) -> tuple[Producer, Tensor] | None:
+    """Return the producer of `x`, one of these operators, and its first input.
+
+    Returns None where the first input is constant, or the producer is another operator.
+    """
+    node = op.producer(x)
+    source = node.inputs[0] if node is not None and node.operator in kinds else None
+    return None if node is None or source is None or source.const is not None else (node, source)
+
+
+def given_ints(node: Producer, index: int, name: str) -> list[int] | None:
+    """Return constant integers of an input or attribute of a node, else None."""
+    if name in node.attributes:
+        return list(node.attributes[name])
+    given = node.inputs[index] if index < len(node.inputs) else None
+    return None if given is None or given.const is None else [int(element) for element in given.const.reshape(-1).tolist()]

@@ -18,10 +18,9 @@ from onnxexp.rewriting import UniqueNames
 from onnxexp_torchscript.conversion import python_numbers
 from onnxexp_torchscript.conversion.export_time_values import Items, Journal, Maybe, Module, Presence, Text
 from onnxexp_torchscript.conversion.python_numbers import Number
-from onnxexp_torchscript.jit.jit_nodes import inputs, outputs
+from onnxexp_torchscript.jit.jit_nodes import inputs, outputs, recorded, unpacked
 from onnxexp_torchscript.jit.jit_schemas import Call, changes_shape, named
 from onnxexp_torchscript.jit.source_locations import Places
-from onnxexp_torchscript.jit.traced_types import recorded, unpacked
 from onnxexp_torchscript.types.abstract_tensor import UNKNOWN, AbstractTensor
 from onnxexp_torchscript.types.type_inference import TypeInference
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from onnxexp_torchscript.conversion.interpreter import Interpreter
+from onnxexp_torchscript.jit.jit_nodes import unpacked
 from onnxexp_torchscript.jit.jit_schemas import Call
-from onnxexp_torchscript.jit.traced_types import unpacked
 from onnxexp_torchscript.types.abstract_tensor import AbstractTensor
 
 _SPLITS = ("aten::split.Tensor", "aten::unsafe_split.Tensor")

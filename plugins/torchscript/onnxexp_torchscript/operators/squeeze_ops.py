@@ -11,7 +11,7 @@ from onnxexp.graph import TensorType, Value
 from onnxexp.torch_ops import mutation_info
 from onnxexp_torchscript.conversion.interpreter import Interpreter
 from onnxexp_torchscript.conversion.restrictions import may_be_one
-from onnxexp_torchscript.jit.traced_types import recorded
+from onnxexp_torchscript.jit.jit_nodes import recorded
 from onnxexp_torchscript.types.abstract_tensor import AbstractTensor, expr_of
 
 _RETURNING = ("prim::Return", "prim::TupleConstruct", "prim::ListConstruct", "prim::DictConstruct")

@@ -39,8 +39,7 @@ from onnxexp_torchscript.trace.scripted_in_trace import numbers_kept
 from onnxexp_torchscript.trace.size_functions import size_functions
 from onnxexp_torchscript.trace.size_lists import size_lists
 from onnxexp_torchscript.trace.size_rounding import size_rounding
-from onnxexp_torchscript.trace.traced_branches import Branch, recorded_branches
-from onnxexp_torchscript.trace.traced_cond import traced_cond
+from onnxexp_torchscript.trace.traced_branches import Branch, recorded_branches, traced_cond
 from onnxexp_torchscript.trace.traced_strides import traced_strides
 from onnxexp_torchscript.trace.tracer_warnings import fixed_places, further_attempts, tracer_warnings
 from onnxexp_torchscript.trace.unrecorded_writes import drop_kept_writes, keep_writes, recorded_resizing
