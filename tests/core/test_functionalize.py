@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+import onnxexp
 from onnxexp._errors import CaptureError
 from onnxexp._functionalize import functionalize
 from onnxexp._functionalize.mutation import mutation_info
@@ -247,6 +248,27 @@ def test_refuses_what_it_cannot_follow(name: str) -> None:
     graph = capture(Lambda(function), (x34(),))
     with pytest.raises(CaptureError, match=message):
         functionalize(graph)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_a_strided_view_of_a_dynamic_tensor(capture: str) -> None:
+    """Its memory is that of the contiguous tensor behind `flatten`, whose sizes are not known."""
+
+    class Strided(torch.nn.Module):
+        def __init__(self, step: int) -> None:
+            super().__init__()
+            self.step = step
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            z = x.clone(memory_format=torch.contiguous_format)
+            pairs = z.flatten().as_strided((x.numel() // 2, 2), (self.step, 1))
+            pairs.mul_(2)
+            return z, pairs
+
+    program = onnxexp.export(Strided(2), (x34(),), dynamic_shapes={"x": {0: "n"}}, capture=capture)
+    program.verify((torch.randn(7, 4),))
+    with pytest.raises(CaptureError, match="aten::mul_.Tensor writes through aten::as_strided, which cannot be undone"):
+        onnxexp.export(Strided(1), (x34(),), dynamic_shapes={"x": {0: "n"}}, capture=capture)
 
 
 def test_custom_operators() -> None:

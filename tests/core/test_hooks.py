@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import re
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -81,8 +82,10 @@ def test_an_export_that_is_saved_calls_every_hook(tmp_path: Path) -> None:
 
 
 def test_the_hooks_are_those_of_the_specifications() -> None:
-    marked = {name for name, function in vars(hookspecs).items() if inspect.isfunction(function)}
-    assert marked == set(HOOKS)
+    functions = {
+        name for name, each in inspect.getmembers(hookspecs, inspect.isfunction) if each.__module__ == hookspecs.__name__
+    }
+    assert functions - {"hookimpl"} == set(HOOKS)
 
 
 # capture_context
@@ -310,6 +313,37 @@ def test_lower_node_is_asked_before_the_tables() -> None:
     assert [(node.domain, node.op_type) for node in program.model.graph] == [("", "Neg"), ("my.vendor", "Relu6")]
     assert len(seen) == 2 and program.model.opset_imports["my.vendor"] == 1
     assert [by for _, by in program.lowered] == ["inline aten", "inline Pack 1"]
+
+
+def test_lower_node_is_called_for_its_namespaces_only() -> None:
+    seen: list[str] = []
+
+    class Vendors:
+        @hookimpl(namespaces=["prims", "my_vendor"])
+        def lower_node(self, op: Builder, node: Node) -> Any:
+            seen.append(node.op)
+            return op.Neg(op.args[0])
+
+    class All:
+        @hookimpl(tryfirst=True)
+        def lower_node(self, node: Node) -> Any:
+            seen.append(f"all {node.op}")
+
+    export(lambda x: torch.ops.prims.neg(x).relu(), (X,), plugins=[Vendors(), All(), "aten"])
+    assert [name.removesuffix(".default") for name in seen] == ["all prims::neg", "prims::neg", "all aten::relu"]
+
+
+def test_a_hook_that_will_go_warns_when_its_plugin_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    old = DeprecationWarning("pre_pass goes in onnxexp 0.3; implement post_pass")
+    monkeypatch.setitem(vars(hookspecs.pre_pass)["onnxexp_spec"], "warn_on_impl", old)
+    monkeypatch.setitem(vars(hookspecs.post_pass)["onnxexp_spec"], "warn_on_impl_args", {"context": old})
+    for hooks in ({"pre_pass": lambda options: None}, {"post_pass": lambda context: None}):
+        with pytest.warns(DeprecationWarning, match="pre_pass goes in onnxexp 0.3") as caught:
+            run(**hooks)
+        assert caught[0].filename == __file__, "the line of the implementation"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DeprecationWarning)
+        run(post_pass=lambda options: None)
 
 
 def test_a_lower_node_that_declines_leaves_its_reason() -> None:

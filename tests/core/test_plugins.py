@@ -255,8 +255,19 @@ def test_all_are_loaded_in_isolation_for_a_report(installed: Path) -> None:
             r"there is no hook 'pre_passes' \(did you mean 'pre_pass'\?\) \(.*odd_pack.__init__.py:3\)",
         ),
         (
-            "import onnxexp\nclass Pack:\n    @onnxexp.hookimpl(wrapper=True)\n    def pre_pass(self): yield\ntable = Pack()\n",
+            "import pluggy\nclass Pack:\n    @pluggy.HookimplMarker('onnxexp')(wrapper=True)\n"
+            "    def pre_pass(self): yield\ntable = Pack()\n",
             "the hook pre_pass .* is a wrapper",
+        ),
+        (
+            "import onnxexp\nclass Pack:\n    @onnxexp.hookimpl(namespaces=['aten'])\n"
+            "    def pre_pass(self): ...\ntable = Pack()\n",
+            r"the hook pre_pass \(.*odd_pack.__init__.py:3\) has namespaces, which only lower_node may have",
+        ),
+        (
+            "import onnxexp\nclass Pack:\n    @onnxexp.hookimpl(namespaces='aten')\n"
+            "    def lower_node(self): ...\ntable = Pack()\n",
+            "namespaces is 'aten'; to fix this, give a list of names",
         ),
         ("", "odd_pack:table.* does not load: AttributeError"),
     ],

@@ -63,10 +63,17 @@ def computes_empty(module: torch.nn.Module, tensors: Sequence[torch.Tensor]) -> 
     return watch.empty
 
 
-class _Watch(TorchDispatchMode):
-    """A mode that notes writes into overlapping tensors, and results without elements."""
+def misreads(module: torch.nn.Module, tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether eager computes a median along an expanded axis, which is wrong in torch 2.13."""
+    with torch.no_grad(), _Watch() as watch, contextlib.suppress(Exception):  # torch.cond may not run under a mode
+        module(*tensors)
+    return watch.median
 
-    overlap = empty = False
+
+class _Watch(TorchDispatchMode):
+    """A mode that notes writes into overlapping tensors, their medians, and results without elements."""
+
+    overlap = empty = median = False
     supports_higher_order_operators = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -74,6 +81,7 @@ class _Watch(TorchDispatchMode):
         for argument, value in zip(schema, args, strict=False):
             if argument.alias_info is not None and argument.alias_info.is_write and isinstance(value, torch.Tensor):
                 self.overlap |= _overlaps(value)
+        self.median |= func in (torch.ops.aten.median.dim, torch.ops.aten.nanmedian.dim) and _overlaps(args[0])
         result = func(*args, **(kwargs or {}))
         self.empty |= any(isinstance(x, torch.Tensor) and not x.numel() for x in pytree.tree_leaves(result))
         return result

@@ -126,7 +126,9 @@ def _why(options: argparse.Namespace, output: Output) -> int:
     if "::" not in options.op:
         raise OptionError(f"{options.op!r} has no namespace; write it as aten::{options.op}")
     found = claims(plugins.dispatcher, options.op, config.opset)
-    hooks = [each.plugin.name for each in plugins.implementations("lower_node")]
+    namespace = options.op.partition("::")[0]
+    of_nodes = plugins.implementations("lower_node")
+    hooks = [each.plugin.name for each in of_nodes if not each.namespaces or namespace in each.namespaces]
     chosen, conflict = any(claim.chosen for claim in found), plugins.dispatcher.conflict(options.op)
     if conflict:
         output.line(f"no model with {options.op} can be exported: {conflict}")

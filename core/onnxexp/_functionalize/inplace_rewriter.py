@@ -27,6 +27,7 @@ from onnxexp._functionalize.mutation import (
 from onnxexp._functionalize.normalize_views import Sharing, ViewCall, places
 from onnxexp._functionalize.places import Ref, refuse
 from onnxexp._functionalize.resizing import first_elements
+from onnxexp._functionalize.write_back import are_apart
 from onnxexp._neutral_graph import Graph, Node, ScalarType, SourceLocation, TensorType, Value, replace_values, values_in
 from onnxexp._torch_ops.result_types import result_types
 from onnxexp._torch_ops.schemas import bind, overload
@@ -146,7 +147,10 @@ class InPlaceRewriter:
                 if several:
                     self.memory.know(place, output)
             elif place is Sharing.UNKNOWN:
-                self.memory.link(self.ref(output), ref)
+                made = self.ref(output)
+                self.memory.link(made, ref)
+                if packet(node.op) == "aten::as_strided" and not are_apart(*args[1:3]):
+                    self.memory.overlapping[made] = node.op
 
     def _write(self, node: Node, known: MutationInfo) -> None:
         name = packet(node.op)

@@ -43,6 +43,7 @@ class Memory:
         state: Saved, replaced and restored around nested graphs.
         used: Every root that was read or written, in the order in which that happened.
         changed: Every root that was written.
+        overlapping: Roots whose elements may share memory, with the operators that made them.
     """
 
     def __init__(self, emit: Emitter) -> None:
@@ -50,6 +51,7 @@ class Memory:
         self.state = MemoryState()
         self.used: dict[Ref, None] = {}
         self.changed: dict[Ref, None] = {}
+        self.overlapping: dict[Ref, str] = {}
         self._children: dict[tuple[Ref, View], Ref] = {}
         self._links: dict[Ref, dict[Ref, None]] = {}
 
@@ -124,6 +126,8 @@ class Memory:
         """
         state, root = self.state, ref.root
         self.used[root] = self.changed[root] = None
+        if root in self.overlapping and not (uniform and ref is root):
+            refuse(_NOT_UNDONE.format(op=op, view=self.overlapping[root]), where, "write to the tensor itself")
         writer = f"{op} at {where}" if str(where) else op
         for other in self.reach(root):  # whether it shares the written memory is not certain
             if other is not root:
@@ -134,7 +138,7 @@ class Memory:
             return
         for step in ref.chain():
             if step.view is not None and not can_write(step, uniform):
-                refuse(f"{op} writes through {step.view.op}, which cannot be undone", where, "write to the tensor itself")
+                refuse(_NOT_UNDONE.format(op=op, view=step.view.op), where, "write to the tensor itself")
             uniform = uniform and not is_part(step)
         if root in state.pending and state.pending[root][0] is not ref:
             self._settle(root)
@@ -168,3 +172,4 @@ _UNCERTAIN = (
     "%{other} is read after {writer} wrote to %{root}, and whether the two share memory is not certain; "
     "to fix this, clone() one of them before the write, or compute a new tensor instead of writing"
 )
+_NOT_UNDONE = "{op} writes through {view}, which cannot be undone"

@@ -22,6 +22,8 @@ _SAME_START = frozenset(
     )
 )
 """Operators that return views for all sizes, with the first element of their argument."""
+_SAME_ORDER = _SAME_START | {f"aten::{name}" for name in ("reshape", "reshape_as", "flatten", "unflatten", "ravel", "contiguous")}
+"""Operators that return the same memory if argument and result are contiguous."""
 
 
 def rebase_strided_views(graph: Graph) -> None:
@@ -70,12 +72,13 @@ def _first_element(base: Any, views: list[tuple[Node, Value]], contiguous: set[V
     The element is -1 where it depends on sizes at run time, and None where the tensor is not certain.
     """
     if not is_static(base.type.sizes) or any(len(view.inputs()) > 1 for view, _ in views):
-        names = set[str]()
+        names, before = set[str](), base
         for view, value in views:
-            if value in contiguous and names <= _SAME_START and packet(view.op) not in _PARTS:
-                base, names = value, set()  # a copy, or the same elements in the same order
-            else:
+            if value not in contiguous or not names <= _SAME_START or packet(view.op) in _PARTS:
                 names.add(packet(view.op))
+            elif before not in contiguous or packet(view.op) not in _SAME_ORDER:
+                base, names = value, set()  # a copy, or the same elements in the same order
+            before = value
         return base, 0 if names <= _SAME_START else -1 if names <= _SAME_START | _PARTS else None
     tensor: Any = torch.empty(base.type.sizes, dtype=base.type.dtype, device="meta")
     for view, value in views:

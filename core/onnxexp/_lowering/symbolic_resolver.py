@@ -5,6 +5,7 @@ Errors have the name of the plugin.
 
 from __future__ import annotations
 
+import functools
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -14,6 +15,7 @@ from onnxexp._builder.tensor import Tensor
 from onnxexp._errors import LoweringError, OpsetError, summary
 from onnxexp._neutral_graph import Node
 from onnxexp._plugins.loading import Plugins
+from onnxexp._plugins.plugin import Implementation
 
 Who: TypeAlias = Any
 """A Candidate or an Implementation; `str` names its plugin and its place."""
@@ -43,6 +45,7 @@ class SymbolicResolver:
         self._dispatcher = plugins.dispatcher
         self._used = plugins.used
         self._hooks = plugins.implementations("lower_node")
+        self._hooks_for = functools.cache(self._hooks_of_namespace)
 
     def __bool__(self) -> bool:
         return bool(self._hooks or self._dispatcher)
@@ -55,7 +58,7 @@ class SymbolicResolver:
         refusal: LoweringError | None = None
         before = self._state.provenance
         given = {"op": self._builder, "node": node, "context": self._builder.context} if self._hooks else {}
-        for hook in self._hooks:
+        for hook in self._hooks_for(node.op.partition("::")[0]):
             try:
                 results = self._call(hook, hook.plugin.name, hook.name, hook.function, [given[name] for name in hook.parameters])
             except Declined as error:
@@ -78,6 +81,9 @@ class SymbolicResolver:
             return self._resolution(results, candidate.source.plugin, candidate, node)
         self._state.provenance = before
         return Resolution(None, refusal=refusal or self._other_opset(node))
+
+    def _hooks_of_namespace(self, namespace: str) -> list[Implementation]:
+        return [hook for hook in self._hooks if not hook.namespaces or namespace in hook.namespaces]
 
     def _other_opset(self, node: Node) -> LoweringError | None:
         """Return the error for a node that a plugin lowers at another opset only."""

@@ -56,7 +56,8 @@ class Plugin:
 class Implementation:
     """One plugin's implementation of a hook.
 
-    Calls pass the parameters that it takes. `first` and `last` are pluggy's ``tryfirst`` and ``trylast``.
+    Calls pass the parameters that it takes. `first` and `last` are pluggy's ``tryfirst`` and ``trylast``; `namespaces` are those
+    of the nodes that it is called for, empty for all.
     """
 
     plugin: Plugin
@@ -65,6 +66,7 @@ class Implementation:
     parameters: tuple[str, ...]
     first: bool = False
     last: bool = False
+    namespaces: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:

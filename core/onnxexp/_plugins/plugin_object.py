@@ -102,5 +102,9 @@ def _hooks(plugin: Plugin) -> tuple[Implementation, ...]:
             )
         if each.hookwrapper or each.wrapper:
             raise PluginLoadError(f"{plugin}: the hook {caller.name} ({place}) is a wrapper; onnxexp calls each plugin by itself")
-        found.append(Implementation(plugin, caller.name, each.function, tuple(each.argnames), each.tryfirst, each.trylast))
+        namespaces: frozenset[str] = getattr(each.function, hookspecs.NAMESPACES, frozenset())  # pluggy's own marker sets none
+        if namespaces and caller.name != "lower_node":
+            raise PluginLoadError(f"{plugin}: the hook {caller.name} ({place}) has namespaces, which only lower_node may have")
+        parameters = tuple(each.argnames)
+        found.append(Implementation(plugin, caller.name, each.function, parameters, each.tryfirst, each.trylast, namespaces))
     return tuple(found)

@@ -47,7 +47,7 @@ class Aten:
         """Store the dynamic axes for the passes; other frontends capture the model."""
         context.plugin_data[SPEC] = spec
 
-    @onnxexp.hookimpl
+    @onnxexp.hookimpl(namespaces=["aten", "prims"])
     def lower_node(self, op: onnxexp.Builder, node: Node) -> Any:
         """Lower a node with complex arguments or results, see `lower_complex`."""
         return lower_complex(op, node)

@@ -145,7 +145,7 @@ class Autograd:
 
         return functions_of_the_model if self._functions else None
 
-    @onnxexp.hookimpl
+    @onnxexp.hookimpl(namespaces=["autograd"])
     def lower_node(self, op: onnxexp.Builder, node: Node) -> Any:
         """Lower a Function's node with its symbolic."""
         operators = _operators(op.context)

@@ -21,7 +21,7 @@ from onnxexp_ort.fuse_skip_norms import FuseSkipNorms
 class ContribOperators:
     """Lower to ONNX Runtime's own operators where they compute exactly the same."""
 
-    @onnxexp.hookimpl
+    @onnxexp.hookimpl(namespaces=["aten"])
     def lower_node(self, op: onnxexp.Builder, node: Node) -> Any:
         """Lower attention with a key-value cache, see `attend_with_cache`."""
         return attend_with_cache(op) if node.op == "aten::scaled_dot_product_attention" else None

@@ -110,7 +110,7 @@ class Quantized:
         """Give torchao's integer products a zero point, and find the quantized weights."""
         return [join_zero_points, FindWeights(context.plugin_data)]
 
-    @hookimpl(tryfirst=True)
+    @hookimpl(tryfirst=True, namespaces=["aten", "prims"])
     def lower_node(self, op: Builder, node: Node) -> Any:
         """Keep quantized weights as they are stored."""
         return keep_stored(op, node)

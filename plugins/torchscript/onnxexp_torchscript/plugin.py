@@ -64,7 +64,7 @@ class TorchScript:
             containers=containers,
         )
 
-    @hookimpl
+    @hookimpl(namespaces=["prim"])
     def lower_node(self, op: Builder, node: Node) -> Any:
         """Lower a node on a list of unknown length."""
         return lower_sequence(op, node)
