@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import sympy
 import torch
+from torch.utils._sympy.functions import FloorDiv
 
 import onnxexp
 from onnxexp_torchscript.types.abstract_tensor import harmless
@@ -169,3 +170,28 @@ def test_what_is_harmless() -> None:
     n, m = sympy.symbols("n m", integer=True, positive=True)
     assert all(map(harmless, [sympy.Eq(n, m), sympy.Eq(n, 8), sympy.Ne(n, m), sympy.Ge(n, 2), sympy.Ne(2 * n, 1), sympy.true]))
     assert not any(map(harmless, [sympy.Eq((n + 3) // 4, 2), sympy.Eq(n * m, 15), sympy.Ne(n % 2, 0), sympy.Gt(n, 5)]))
+
+
+M, N = sympy.symbols("m n", integer=True, positive=True)
+DEEP = M * (FloorDiv(2 * M - 1, M + FloorDiv(1, M + 1)) - 1)
+"""A size of a program that `chunk` and `split` made, which sympy's simplify takes minutes for."""
+
+
+@pytest.mark.parametrize(
+    ("guard", "expected"),
+    [
+        (sympy.Ge(M, 2), True),
+        (sympy.Ge(M, 3), False),
+        (sympy.Eq(M, N), True),
+        (sympy.Eq(2 * M, N), False),
+        (sympy.Ne(M * N, 1), True),
+        (sympy.Lt(sympy.Max(1, M), sympy.Max(1, M) * sympy.Max(1, N)), True),
+        (sympy.Eq(sympy.Max(1, M), M), True),
+        (sympy.Not(sympy.And(-M >= 0, -M <= 2 * M)), True),
+        (sympy.Or(sympy.Eq(M * N, 0), sympy.Eq(sympy.Max(1, N), N)), True),
+        (sympy.Eq(FloorDiv(M + 3, 4), 2), False),
+        (sympy.And(DEEP >= 0, DEEP <= M), False),
+    ],
+)
+def test_guards_that_hold_for_all_sizes_of_two_and_more(guard: sympy.Basic, expected: bool) -> None:
+    assert harmless(guard) == expected

@@ -5,7 +5,6 @@ Errors have the name of the plugin.
 
 from __future__ import annotations
 
-import functools
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -45,7 +44,7 @@ class SymbolicResolver:
         self._dispatcher = plugins.dispatcher
         self._used = plugins.used
         self._hooks = plugins.implementations("lower_node")
-        self._hooks_for = functools.cache(self._hooks_of_namespace)
+        self._hooks_of_namespaces: dict[str, list[Implementation]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._hooks or self._dispatcher)
@@ -82,8 +81,11 @@ class SymbolicResolver:
         self._state.provenance = before
         return Resolution(None, refusal=refusal or self._other_opset(node))
 
-    def _hooks_of_namespace(self, namespace: str) -> list[Implementation]:
-        return [hook for hook in self._hooks if not hook.namespaces or namespace in hook.namespaces]
+    def _hooks_for(self, namespace: str) -> list[Implementation]:
+        if (found := self._hooks_of_namespaces.get(namespace)) is None:
+            found = [hook for hook in self._hooks if not hook.namespaces or namespace in hook.namespaces]
+            self._hooks_of_namespaces[namespace] = found
+        return found
 
     def _other_opset(self, node: Node) -> LoweringError | None:
         """Return the error for a node that a plugin lowers at another opset only."""

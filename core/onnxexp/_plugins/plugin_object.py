@@ -104,7 +104,10 @@ def _hooks(plugin: Plugin) -> tuple[Implementation, ...]:
             raise PluginLoadError(f"{plugin}: the hook {caller.name} ({place}) is a wrapper; onnxexp calls each plugin by itself")
         namespaces: frozenset[str] = getattr(each.function, hookspecs.NAMESPACES, frozenset())  # pluggy's own marker sets none
         if namespaces and caller.name != "lower_node":
-            raise PluginLoadError(f"{plugin}: the hook {caller.name} ({place}) has namespaces, which only lower_node may have")
+            raise PluginLoadError(
+                f"{plugin}: the hook {caller.name} ({place}) has namespaces; to fix this, leave them out, since only lower_node "
+                "may have them"
+            )
         parameters = tuple(each.argnames)
         found.append(Implementation(plugin, caller.name, each.function, parameters, each.tryfirst, each.trylast, namespaces))
     return tuple(found)

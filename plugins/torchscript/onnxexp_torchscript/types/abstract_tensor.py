@@ -5,7 +5,7 @@ A fake tensor of torch has the same facts. A fake tensor is made only where a ke
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
@@ -116,11 +116,29 @@ def harmless(guard: Any) -> bool:
         return True
     if isinstance(guard, (sympy.Eq, sympy.Ne)) and all(side.is_Atom for side in guard.args):
         return True
+    if isinstance(guard, sympy.Not):
+        guard = guard.to_nnf(simplify=False)
+    if isinstance(guard, (sympy.And, sympy.Or)):
+        return (all if isinstance(guard, sympy.And) else any)(map(harmless, guard.args))
+    sign = _SIGNS.get(type(guard))
+    if sign is None:
+        return False
     grown = {symbol: sympy.Symbol(symbol.name, integer=True, nonnegative=True) + 2 for symbol in guard.free_symbols}
-    try:
-        return bool(sympy.simplify(guard.xreplace(grown)) == sympy.true)
+    try:  # simplify() knows more, and may take minutes for torch's FloorDiv and Min
+        return bool(sign(sympy.expand((guard.lhs - guard.rhs).xreplace(grown))))
     except RecursionError:  # sympy decomposes some of torch's FloorDiv and Min without end
         return False
+
+
+_SIGNS: Mapping[type, Callable[[sympy.Expr], bool | None]] = {
+    sympy.Eq: lambda difference: difference.is_zero,
+    sympy.Ne: lambda difference: difference.is_nonzero,
+    sympy.Ge: lambda difference: difference.is_nonnegative,
+    sympy.Gt: lambda difference: difference.is_positive,
+    sympy.Le: lambda difference: difference.is_nonpositive,
+    sympy.Lt: lambda difference: difference.is_negative,
+}
+"""For each relation, whether it is true of the difference of its sides; None where that is not known."""
 
 
 def static_truth(condition: Any) -> bool | None:
