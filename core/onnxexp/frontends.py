@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from onnxexp._capture.reshape_sizes import fake_kernels
     from onnxexp._capture.shape_env_snapshot import ShapeEnvSnapshot
     from onnxexp._capture.size_text import condition_text, dim_text
-    from onnxexp._capture.source_lines import code_line, is_torch_nn, is_user_code, model_error, only_raises_or_warns
+    from onnxexp._capture.source_lines import model_error
     from onnxexp._capture.torch_state import (
         model_mode,
         replace_attributes,
@@ -45,18 +45,14 @@ __all__ = [
     "ScriptModule",
     "TensorList",
     "call_preserved",
-    "code_line",
     "condition_text",
     "dim_text",
     "forward_of",
     "resize_example",
     "is_scripted",
-    "is_torch_nn",
-    "is_user_code",
     "model_error",
     "model_mode",
     "name_of_size",
-    "only_raises_or_warns",
     "private_tensors",
     "register_containers",
     "replace_attributes",
@@ -83,7 +79,7 @@ __getattr__, __dir__ = lazy_names(
         "_capture.reshape_sizes": "fake_kernels",
         "_capture.shape_env_snapshot": "ShapeEnvSnapshot",
         "_capture.size_text": "condition_text dim_text",
-        "_capture.source_lines": "code_line is_torch_nn is_user_code model_error only_raises_or_warns",
+        "_capture.source_lines": "model_error",
         "_capture.torch_state": ("model_mode replace_attributes replace_functions torch_mode"),
         "_request.axis_spec": "Axis",
         "_request.dynamic_shapes": "DynamicSpec",

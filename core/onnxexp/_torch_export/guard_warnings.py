@@ -32,18 +32,10 @@ from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from onnxexp._capture.size_text import condition_text
-from onnxexp._capture.source_lines import (
-    code_line,
-    is_installed,
-    is_torch_nn,
-    is_user_code,
-    node_location,
-    only_raises_or_warns,
-    user_line_above,
-)
+from onnxexp._capture.source_lines import node_location, user_line_above
 from onnxexp._capture.torch_state import is_exporting, replace_attributes
-from onnxexp._neutral_graph import SourceLocation
 from onnxexp._request.dynamic_shapes import DynamicSpec, user_inputs
+from onnxexp._source_location import SourceLocation, is_installed, is_torch_nn, is_user_code, only_raises_or_warns
 from onnxexp._torch_export.program_modes import shape_env
 from onnxexp._torch_export.sliced_inputs import ends_of_slices
 from onnxexp._torch_export.squeezed_axes import compared_with_one, is_returned_squeeze, possibly_one
@@ -319,7 +311,7 @@ def _source_line(
         counts = counts or (isinstance(expr, sympy.Eq) and 1 in expr.args and _unit_size(env, expr) is not None)
     if not fixed and (not counts or only_raises_or_warns(file, line)):  # eager raises for such sizes too
         return ""
-    return str(frame.users if frame.users.file else code_line(file, line))
+    return str(frame.users if frame.users.file else SourceLocation.read(file, line))
 
 
 def _bounds_slice(expr: sympy.Expr, ends: _Ends) -> bool:

@@ -12,7 +12,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError
-from onnxexp.frontends import ScriptModule, is_user_code, signature_of
+from onnxexp.frontends import ScriptModule, signature_of
+from onnxexp.graph import SourceLocation
 from onnxexp_quantized.capture.model_patches import calls_quantizing
 from onnxexp_quantized.capture.quantized_tensor import StandIn
 from onnxexp_quantized.torchscript.calls import call_operator
@@ -227,7 +228,9 @@ def _child(part: torch.nn.Module, name: str) -> _Part:
 def _place(node: Any) -> str:
     """Return the line of the user's that a node is from, or torch's own."""
     places = [(match[1] or match[3], match[2] or match[4]) for match in _PLACE.finditer(node.sourceRange())]
-    file, line = next((place for place in places if is_user_code(place[0])), places[0] if places else ("?", "?"))
+    file, line = next(
+        (place for place in places if SourceLocation(file=place[0]).is_user_code), places[0] if places else ("?", "?")
+    )
     return f"File {file}, line {line}"
 
 
