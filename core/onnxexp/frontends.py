@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from onnxexp._capture.private_model import private_tensors
     from onnxexp._capture.reshape_sizes import fake_kernels
     from onnxexp._capture.shape_env_snapshot import ShapeEnvSnapshot
-    from onnxexp._capture.size_text import condition_text, dim_text
+    from onnxexp._capture.size_names import SizeNames
     from onnxexp._capture.source_lines import model_error
     from onnxexp._capture.torch_state import (
         model_mode,
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from onnxexp._request.module_and_forward import forward_of, is_scripted, signature_of, unwrapped
     from onnxexp._request.pytree_leaves import RenamingKey, register_containers
     from onnxexp._request.tensor_list import TensorList, lists_as_leaves
-    from onnxexp._request.unique_names import name_of_size
     from onnxexp._torch_compat import NO_TORCHSCRIPT, ScriptFunction, ScriptModule
 
 __all__ = [
@@ -45,14 +44,11 @@ __all__ = [
     "ScriptModule",
     "TensorList",
     "call_preserved",
-    "condition_text",
-    "dim_text",
     "forward_of",
     "resize_example",
     "is_scripted",
     "model_error",
     "model_mode",
-    "name_of_size",
     "private_tensors",
     "register_containers",
     "replace_attributes",
@@ -61,6 +57,7 @@ __all__ = [
     "run_fitting",
     "signature_of",
     "ShapeEnvSnapshot",
+    "SizeNames",
     "torch_mode",
     "preserved_model",
     "unwrapped",
@@ -78,7 +75,7 @@ __getattr__, __dir__ = lazy_names(
         "_capture.private_model": "private_tensors",
         "_capture.reshape_sizes": "fake_kernels",
         "_capture.shape_env_snapshot": "ShapeEnvSnapshot",
-        "_capture.size_text": "condition_text dim_text",
+        "_capture.size_names": "SizeNames",
         "_capture.source_lines": "model_error",
         "_capture.torch_state": ("model_mode replace_attributes replace_functions torch_mode"),
         "_request.axis_spec": "Axis",
@@ -86,7 +83,6 @@ __getattr__, __dir__ = lazy_names(
         "_request.module_and_forward": "forward_of is_scripted signature_of unwrapped",
         "_request.pytree_leaves": "RenamingKey register_containers",
         "_request.tensor_list": "TensorList lists_as_leaves",
-        "_request.unique_names": "name_of_size",
         "_torch_compat": "NO_TORCHSCRIPT ScriptFunction ScriptModule",
         "_decompose.node_decomposer": "Decomposer",
         "_capture.kept_tensors": "warn_of_kept_tensors",
