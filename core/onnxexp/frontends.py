@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from onnxexp._capture.example_inputs import resize_example
     from onnxexp._capture.fitting_examples import run_fitting
     from onnxexp._capture.kept_tensors import warn_of_kept_tensors
-    from onnxexp._capture.model_tensors import call_preserved, preserved_model, restored_state
+    from onnxexp._capture.model_tensors import call_preserved, restored_state
     from onnxexp._capture.private_model import private_tensors
     from onnxexp._capture.reshape_sizes import fake_kernels
     from onnxexp._capture.shape_env_snapshot import ShapeEnvSnapshot
@@ -20,16 +20,14 @@ if TYPE_CHECKING:
     from onnxexp._capture.torch_state import (
         model_mode,
         replace_attributes,
-        replace_functions,
         torch_mode,
     )
     from onnxexp._decompose.node_decomposer import Decomposer
     from onnxexp._request.axis_spec import Axis
     from onnxexp._request.dynamic_shapes import DynamicSpec
-    from onnxexp._request.module_and_forward import forward_of, is_scripted, signature_of, unwrapped
+    from onnxexp._request.module_and_forward import is_scripted, signature_of, unwrapped
     from onnxexp._request.pytree_leaves import RenamingKey, register_containers
-    from onnxexp._request.tensor_list import TensorList, lists_as_leaves
-    from onnxexp._torch_compat import NO_TORCHSCRIPT, ScriptFunction, ScriptModule
+    from onnxexp._request.tensor_list import TensorList
 
 __all__ = [
     "fake_kernels",
@@ -38,13 +36,9 @@ __all__ = [
     "CapturedProgram",
     "Decomposer",
     "DynamicSpec",
-    "NO_TORCHSCRIPT",
     "RenamingKey",
-    "ScriptFunction",
-    "ScriptModule",
     "TensorList",
     "call_preserved",
-    "forward_of",
     "resize_example",
     "is_scripted",
     "model_error",
@@ -52,17 +46,14 @@ __all__ = [
     "private_tensors",
     "register_containers",
     "replace_attributes",
-    "replace_functions",
     "restored_state",
     "run_fitting",
     "signature_of",
     "ShapeEnvSnapshot",
     "SizeNames",
     "torch_mode",
-    "preserved_model",
     "unwrapped",
     "warn_of_kept_tensors",
-    "lists_as_leaves",
 ]
 
 __getattr__, __dir__ = lazy_names(
@@ -71,19 +62,18 @@ __getattr__, __dir__ = lazy_names(
         "_capture.captured_program": "CaptureRefused CapturedProgram",
         "_capture.example_inputs": "resize_example",
         "_capture.fitting_examples": "run_fitting",
-        "_capture.model_tensors": "call_preserved restored_state preserved_model",
+        "_capture.model_tensors": "call_preserved restored_state",
         "_capture.private_model": "private_tensors",
         "_capture.reshape_sizes": "fake_kernels",
         "_capture.shape_env_snapshot": "ShapeEnvSnapshot",
         "_capture.size_names": "SizeNames",
         "_capture.source_lines": "model_error",
-        "_capture.torch_state": ("model_mode replace_attributes replace_functions torch_mode"),
+        "_capture.torch_state": "model_mode replace_attributes torch_mode",
         "_request.axis_spec": "Axis",
         "_request.dynamic_shapes": "DynamicSpec",
-        "_request.module_and_forward": "forward_of is_scripted signature_of unwrapped",
+        "_request.module_and_forward": "is_scripted signature_of unwrapped",
         "_request.pytree_leaves": "RenamingKey register_containers",
-        "_request.tensor_list": "TensorList lists_as_leaves",
-        "_torch_compat": "NO_TORCHSCRIPT ScriptFunction ScriptModule",
+        "_request.tensor_list": "TensorList",
         "_decompose.node_decomposer": "Decomposer",
         "_capture.kept_tensors": "warn_of_kept_tensors",
     },
