@@ -7,21 +7,16 @@ from typing import TYPE_CHECKING
 from onnxexp._lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from onnxexp._capture.captured_program import CapturedProgram, CaptureRefused
+    from onnxexp._capture.captured_program import CapturedProgram
     from onnxexp._capture.example_inputs import resize_example
     from onnxexp._capture.fitting_examples import run_fitting
     from onnxexp._capture.kept_tensors import warn_of_kept_tensors
-    from onnxexp._capture.model_tensors import call_preserved, restored_state
-    from onnxexp._capture.private_model import private_tensors
+    from onnxexp._capture.model_tensors import call_preserved, capture_mode, restored_state
     from onnxexp._capture.reshape_sizes import fake_kernels
     from onnxexp._capture.shape_env_snapshot import ShapeEnvSnapshot
     from onnxexp._capture.size_names import SizeNames
     from onnxexp._capture.source_lines import model_error
-    from onnxexp._capture.torch_state import (
-        model_mode,
-        replace_attributes,
-        torch_mode,
-    )
+    from onnxexp._capture.torch_state import model_mode, replace_attributes
     from onnxexp._decompose.node_decomposer import Decomposer
     from onnxexp._request.axis_spec import Axis
     from onnxexp._request.dynamic_shapes import DynamicSpec
@@ -32,18 +27,17 @@ if TYPE_CHECKING:
 __all__ = [
     "fake_kernels",
     "Axis",
-    "CaptureRefused",
     "CapturedProgram",
     "Decomposer",
     "DynamicSpec",
     "RenamingKey",
     "TensorList",
     "call_preserved",
+    "capture_mode",
     "resize_example",
     "is_scripted",
     "model_error",
     "model_mode",
-    "private_tensors",
     "register_containers",
     "replace_attributes",
     "restored_state",
@@ -51,7 +45,6 @@ __all__ = [
     "signature_of",
     "ShapeEnvSnapshot",
     "SizeNames",
-    "torch_mode",
     "unwrapped",
     "warn_of_kept_tensors",
 ]
@@ -59,16 +52,15 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "_capture.captured_program": "CaptureRefused CapturedProgram",
+        "_capture.captured_program": "CapturedProgram",
         "_capture.example_inputs": "resize_example",
         "_capture.fitting_examples": "run_fitting",
-        "_capture.model_tensors": "call_preserved restored_state",
-        "_capture.private_model": "private_tensors",
+        "_capture.model_tensors": "call_preserved capture_mode restored_state",
         "_capture.reshape_sizes": "fake_kernels",
         "_capture.shape_env_snapshot": "ShapeEnvSnapshot",
         "_capture.size_names": "SizeNames",
         "_capture.source_lines": "model_error",
-        "_capture.torch_state": "model_mode replace_attributes torch_mode",
+        "_capture.torch_state": "model_mode replace_attributes",
         "_request.axis_spec": "Axis",
         "_request.dynamic_shapes": "DynamicSpec",
         "_request.module_and_forward": "is_scripted signature_of unwrapped",
