@@ -11,6 +11,8 @@ from typing import Any, TypeAlias
 
 import torch
 
+from onnxexp._source_location import SourceLocation
+
 Dim: TypeAlias = int | str
 """A size: a number, or the name (or readable expression, as ``"2*batch + 1"``) of a symbolic one."""
 
@@ -45,31 +47,6 @@ Type: TypeAlias = TensorType | ScalarType
 """The type of a value."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SourceLocation:
-    """The location of a node in the user's program. Each field may be empty (line 0).
-
-    Attributes:
-        scope: The path of the module (``"encoder.layer.0"``).
-        module: The name of the module's class.
-        file, line, code: The innermost line of the user's source.
-    """
-
-    scope: str = ""
-    module: str = ""
-    file: str = ""
-    line: int = 0
-    code: str = ""
-
-    def __str__(self) -> str:
-        parts = [
-            f'File "{self.file}", line {self.line}' if self.file else "",
-            f"in {self.scope} ({self.module})" if self.scope else "",
-        ]
-        place = ", ".join(part for part in parts if part)
-        return f"{place}: {self.code}" if self.code else place
-
-
 @dataclasses.dataclass(slots=True, eq=False, repr=False)
 class Value:
     """A value of the graph: a readable name, and a type.
@@ -102,7 +79,7 @@ class Node:
     args: list[Any]
     outputs: list[Value]
     blocks: list[Graph] = dataclasses.field(default_factory=list)
-    where: SourceLocation = SourceLocation()
+    where: SourceLocation = dataclasses.field(default_factory=SourceLocation)
 
     def inputs(self) -> list[Value]:
         """Return every value among the arguments, including those inside lists."""

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 __all__ = [
-    "NEWEST_TESTED", "NO_TORCHSCRIPT", "ScriptFunction", "ScriptModule", "TracedModules",
+    "NEWEST_TESTED", "NO_TORCHSCRIPT", "ScriptFunction", "ScriptMethod", "ScriptModule", "TracedModules",
     "forget_replacements", "untested_torch",
 ]  # fmt: skip
 
@@ -20,6 +20,7 @@ NEWEST_TESTED = (2, 15)
 
 # 2.13 and 2.14 have TorchScript and call it deprecated; a release to come may leave it out.
 try:
+    from torch._C import ScriptMethod
     from torch.jit import ScriptFunction, ScriptModule
     from torch.jit._trace import TopLevelTracedModule, TracedModule
 
@@ -32,6 +33,9 @@ except ImportError:
         """The class of no object."""
 
     class ScriptFunction:  # type: ignore[no-redef]
+        """The class of no object."""
+
+    class ScriptMethod:  # type: ignore[no-redef]
         """The class of no object."""
 
     NO_TORCHSCRIPT = f"torch {torch.__version__} has no TorchScript (torch.jit), so no model can be traced or scripted"

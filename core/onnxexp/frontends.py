@@ -7,91 +7,65 @@ from typing import TYPE_CHECKING
 from onnxexp._lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from onnxexp._capture.captured_program import CapturedProgram, CaptureRefused
+    from onnxexp._capture.captured_program import CapturedProgram
     from onnxexp._capture.example_inputs import resize_example
     from onnxexp._capture.fitting_examples import run_fitting
     from onnxexp._capture.kept_tensors import warn_of_kept_tensors
-    from onnxexp._capture.model_tensors import call_preserved, preserved_model, restored_state
-    from onnxexp._capture.private_model import private_tensors
+    from onnxexp._capture.model_tensors import call_preserved, capture_mode, restored_state
     from onnxexp._capture.reshape_sizes import fake_kernels
     from onnxexp._capture.shape_env_snapshot import ShapeEnvSnapshot
-    from onnxexp._capture.size_text import condition_text, dim_text
-    from onnxexp._capture.source_lines import code_line, is_torch_nn, is_user_code, model_error, only_raises_or_warns
-    from onnxexp._capture.torch_state import (
-        model_mode,
-        replace_attributes,
-        replace_functions,
-        torch_mode,
-    )
+    from onnxexp._capture.size_names import SizeNames
+    from onnxexp._capture.source_lines import model_error
+    from onnxexp._capture.torch_state import model_mode, replace_attributes
     from onnxexp._decompose.node_decomposer import Decomposer
     from onnxexp._request.axis_spec import Axis
     from onnxexp._request.dynamic_shapes import DynamicSpec
-    from onnxexp._request.module_and_forward import forward_of, is_scripted, signature_of, unwrapped
+    from onnxexp._request.module_and_forward import is_scripted, signature_of, unwrapped
     from onnxexp._request.pytree_leaves import RenamingKey, register_containers
-    from onnxexp._request.tensor_list import TensorList, lists_as_leaves
-    from onnxexp._request.unique_names import name_of_size
-    from onnxexp._torch_compat import NO_TORCHSCRIPT, ScriptFunction, ScriptModule
+    from onnxexp._request.tensor_list import TensorList
 
 __all__ = [
     "fake_kernels",
     "Axis",
-    "CaptureRefused",
     "CapturedProgram",
     "Decomposer",
     "DynamicSpec",
-    "NO_TORCHSCRIPT",
     "RenamingKey",
-    "ScriptFunction",
-    "ScriptModule",
     "TensorList",
     "call_preserved",
-    "code_line",
-    "condition_text",
-    "dim_text",
-    "forward_of",
+    "capture_mode",
     "resize_example",
     "is_scripted",
-    "is_torch_nn",
-    "is_user_code",
     "model_error",
     "model_mode",
-    "name_of_size",
-    "only_raises_or_warns",
-    "private_tensors",
     "register_containers",
     "replace_attributes",
-    "replace_functions",
     "restored_state",
     "run_fitting",
     "signature_of",
     "ShapeEnvSnapshot",
-    "torch_mode",
-    "preserved_model",
+    "SizeNames",
     "unwrapped",
     "warn_of_kept_tensors",
-    "lists_as_leaves",
 ]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "_capture.captured_program": "CaptureRefused CapturedProgram",
+        "_capture.captured_program": "CapturedProgram",
         "_capture.example_inputs": "resize_example",
         "_capture.fitting_examples": "run_fitting",
-        "_capture.model_tensors": "call_preserved restored_state preserved_model",
-        "_capture.private_model": "private_tensors",
+        "_capture.model_tensors": "call_preserved capture_mode restored_state",
         "_capture.reshape_sizes": "fake_kernels",
         "_capture.shape_env_snapshot": "ShapeEnvSnapshot",
-        "_capture.size_text": "condition_text dim_text",
-        "_capture.source_lines": "code_line is_torch_nn is_user_code model_error only_raises_or_warns",
-        "_capture.torch_state": ("model_mode replace_attributes replace_functions torch_mode"),
+        "_capture.size_names": "SizeNames",
+        "_capture.source_lines": "model_error",
+        "_capture.torch_state": "model_mode replace_attributes",
         "_request.axis_spec": "Axis",
         "_request.dynamic_shapes": "DynamicSpec",
-        "_request.module_and_forward": "forward_of is_scripted signature_of unwrapped",
+        "_request.module_and_forward": "is_scripted signature_of unwrapped",
         "_request.pytree_leaves": "RenamingKey register_containers",
-        "_request.tensor_list": "TensorList lists_as_leaves",
-        "_request.unique_names": "name_of_size",
-        "_torch_compat": "NO_TORCHSCRIPT ScriptFunction ScriptModule",
+        "_request.tensor_list": "TensorList",
         "_decompose.node_decomposer": "Decomposer",
         "_capture.kept_tensors": "warn_of_kept_tensors",
     },

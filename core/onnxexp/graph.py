@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from onnxexp._lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from onnxexp._neutral_graph import Dim, Graph, Node, ScalarType, SourceLocation, TensorType, Type, Value, values_in
+    from onnxexp._neutral_graph import Dim, Graph, Node, ScalarType, TensorType, Type, Value, values_in
+    from onnxexp._source_location import SourceLocation
 
 __all__ = [
     "Dim",
@@ -24,6 +25,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "_neutral_graph": "Dim Graph Node ScalarType TensorType Type Value SourceLocation values_in",
+        "_neutral_graph": "Dim Graph Node ScalarType TensorType Type Value values_in",
+        "_source_location": "SourceLocation",
     },
 )

@@ -13,7 +13,6 @@ from torch.export import Dim, ExportedProgram
 import onnxexp
 from onnxexp._capture.example_inputs import adapted_inputs, describe_enlargement, enlarge
 from onnxexp._capture.output_axes import name_output_axes
-from onnxexp._capture.size_text import dim_text
 from onnxexp._errors import CaptureError, OptionError
 from onnxexp._neutral_graph import TensorType, Value
 from onnxexp._request.dynamic_shapes import DynamicSpec, read_dynamic
@@ -49,9 +48,7 @@ def sizes(program: ExportedProgram, spec: DynamicSpec) -> dict[str, list[int | s
     values = {node.name: node.meta.get("val") for node in program.graph.nodes}
     shown: list[str] = [str(name) for name in (*program.graph_signature.user_inputs, *program.graph_signature.user_outputs)]
     return {
-        name: [dim_text(size, names) for size in values[name].shape]
-        for name in shown
-        if isinstance(values.get(name), torch.Tensor)
+        name: [names.text(size) for size in values[name].shape] for name in shown if isinstance(values.get(name), torch.Tensor)
     }
 
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.fx.proxy import TracerBase
 
-from onnxexp._capture.source_lines import metadata_location, only_raises_or_warns, record_user_lines
+from onnxexp._capture.source_lines import metadata_location, record_user_lines
 from onnxexp._capture.torch_state import torch_mode
 from onnxexp._neutral_graph import Graph, SourceLocation
 from onnxexp._request.dynamic_shapes import read_dynamic
@@ -261,4 +261,6 @@ def test_conditions_that_only_raise_or_warn(tmp_path: Path) -> None:
         path.write_text(text)
         starts = ("if", "elif", "assert", "torch._check", "z =", "for", "    and", "    y =")
         lines = [number for number, line in enumerate(text.splitlines(), 1) if line.startswith(starts)]
-        assert {line: only_raises_or_warns(str(path), line) for line in lines} == dict.fromkeys(lines, expected)
+        assert {line: SourceLocation.read(str(path), line).only_raises_or_warns for line in lines} == dict.fromkeys(
+            lines, expected
+        )

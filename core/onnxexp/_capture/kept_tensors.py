@@ -12,8 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp._capture.model_tensors import call_preserved
-from onnxexp._capture.source_lines import code_line
-from onnxexp._neutral_graph import SourceLocation
+from onnxexp._source_location import SourceLocation
 from onnxexp._user_warnings import warn
 
 _ASSIGNED = re.compile(r"The tensor attributes? (.*) (?:was|were) assigned during export")  # torch.export restores them
@@ -126,5 +125,5 @@ def _line(model: torch.nn.Module, name: str) -> SourceLocation:
             return SourceLocation(scope="forward", module=owner.__name__)
         changes = [line for line, text in enumerate(lines) if re.search(rf"\.{attribute}\b.*((?<![=!<>])=(?!=)|\.\w+\()", text)]
         if changes:
-            return code_line(inspect.getsourcefile(source) or "", start + changes[-1])
+            return SourceLocation.read(inspect.getsourcefile(source) or "", start + changes[-1])
     return SourceLocation(scope="forward", module=owner.__name__)  # written elsewhere, by a hook

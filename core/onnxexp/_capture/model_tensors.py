@@ -15,9 +15,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from onnxexp._capture.model_weights import with_weights
 from onnxexp._capture.private_model import private_model, private_tensors
-from onnxexp._capture.torch_state import model_mode
+from onnxexp._capture.torch_state import model_mode, torch_mode
 from onnxexp._request.example_call import ExampleCall
 from onnxexp._request.export_context import ExportContext
+from onnxexp._request.pytree_leaves import register_containers
 from onnxexp._request.training_mode import TrainingMode
 from onnxexp._torch_compat import ScriptModule
 
@@ -166,9 +167,29 @@ def preserved_model(model: torch.nn.Module, mode: TrainingMode = TrainingMode.PR
 def call_preserved(
     module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], mode: TrainingMode = TrainingMode.PRESERVE
 ) -> Any:
-    """Call a module, and leave it as it was."""
-    with preserved_model(module, mode) as private:  # results may share memory with the state
-        return pytree.tree_map_only(torch.Tensor, torch.clone, private(*args, **kwargs))
+    """Call a module, and leave it as it was.
+
+    New dataclasses in the result are registered, as by `register_containers`.
+    """
+    with preserved_model(module, mode) as private:
+        result = private(*args, **kwargs)
+        register_containers(result)
+        return pytree.tree_map_only(torch.Tensor, torch.clone, result)  # it may share memory with the state
+
+
+@contextlib.contextmanager
+def capture_mode(model: torch.nn.Module, mode: TrainingMode, *, copy: bool) -> Iterator[torch.nn.Module]:
+    """Put torch and a model into the state of a capture inside the `with`.
+
+    Gradients are off, as are the fused kernels of torch.nn. Yields the model, or with `copy` a copy to capture, which shares no
+    tensor with it that the capture writes into. Where the model cannot be copied, it is yielded itself.
+    """
+    with (
+        torch_mode(),
+        model_mode(model.modules(), mode),
+        private_tensors(model) if copy else contextlib.nullcontext(model) as private,
+    ):
+        yield private
 
 
 def run_original(call: ExampleCall, context: ExportContext, /, *args: Any, **kwargs: Any) -> Any:

@@ -6,15 +6,10 @@ of the user's code, in a function of any name.
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import functools
-import itertools
-import linecache
 import os
 import re
-import sysconfig
-import textwrap
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from types import FrameType
@@ -26,48 +21,16 @@ from torch.fx.proxy import TracerBase
 
 from onnxexp._capture.torch_state import is_exporting, replace_attributes
 from onnxexp._errors import CaptureError
-from onnxexp._neutral_graph import SourceLocation
+from onnxexp._source_location import SourceLocation, is_torch_nn, is_user_code
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in [^\n]*\n?(?P<code>[^\n]*)')
-_TORCH = os.path.dirname(torch.__file__) + os.sep
-_BESIDE_TORCH = os.path.dirname(_TORCH[:-1]) + os.sep
-_TORCH_EXPORT = os.path.join(_TORCH, "export", "_trace.py")
-_MODULES = os.path.join(_TORCH, "nn") + os.sep
-_CALLING = torch.nn.modules.module.__file__
-_NOT_THE_USERS = (_TORCH, "torch/", os.path.dirname(os.path.dirname(__file__)) + os.sep, "<")
-"""torch and onnxexp; files that torch names without their folder; code without a file, which fx generates."""
+_TORCH_EXPORT = os.path.join(os.path.dirname(torch.__file__), "export", "_trace.py")
 _OWN = f"{__name__.partition('.')[0]}."
-_TYPED_IN = ("<stdin>", "<ipython-input")
-_STDLIB = sysconfig.get_path("stdlib") + os.sep
-_PLUGINS = re.compile(r"[\\/]onnxexp_\w+[\\/]")
-"""Our plugins call the user's code during a capture; their frames are never the user's."""
 _SHOWN = 300
 """The number of characters shown of each end of a long message."""
-_CONDITION = 8
-"""The number of lines that a condition is taken to have at most."""
-_MESSAGES = {"warn", "warn_once", "warning", "warning_once", "info", "debug", "print"}
 _FAILS = "the model itself fails on the example inputs"
 _ROOT = re.compile(r"^(?:L\['self'\]\.?|L__self___?|_export_root\.?)")
 """torch's prefixes of a module path: ``L['self'].layer.0`` is ``layer.0``."""
-_PACKAGES = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
-
-
-@functools.lru_cache(maxsize=4096)
-def is_user_code(file: str) -> bool:
-    """Return whether a file belongs to neither torch, onnxexp nor Python's library."""
-    if file.startswith(_NOT_THE_USERS):
-        return file.startswith(_TYPED_IN)
-    return not _PLUGINS.search(file) and (not file.startswith(_STDLIB) or bool(_PACKAGES.search(file)))
-
-
-def is_installed(file: str) -> bool:
-    """Return whether a file belongs to an installed package, as torch does."""
-    return file.startswith(_BESIDE_TORCH) or bool(_PACKAGES.search(file))
-
-
-def is_torch_nn(file: str) -> bool:
-    """Return whether a file is torch.nn's, but not the one that calls every module."""
-    return file.startswith(_MODULES) and file != _CALLING
 
 
 def _innermost(frames: Sequence[Any]) -> Any:
@@ -92,15 +55,10 @@ def record_user_lines() -> Iterator[None]:
         yield
 
 
-def code_line(file: str, line: int) -> SourceLocation:
-    """Return a line of a file with its source text."""
-    return SourceLocation(file=file, line=line, code=linecache.getline(file, line).strip())
-
-
 def innermost_user_line(frames: Iterable[tuple[str, int]]) -> SourceLocation:
     """Return the innermost line of the user, else of torch.nn, else an empty one."""
     found = _innermost(list(frames))
-    return code_line(*found) if found is not None else SourceLocation()
+    return SourceLocation.read(*found) if found is not None else SourceLocation()
 
 
 def user_line_above(frame: FrameType | None) -> SourceLocation:
@@ -109,47 +67,9 @@ def user_line_above(frame: FrameType | None) -> SourceLocation:
         return innermost_user_line((each.filename, each.lineno or 0) for each in interpreted)
     while frame is not None and frame.f_code.co_filename != _TORCH_EXPORT:
         if is_user_code(frame.f_code.co_filename):
-            return code_line(frame.f_code.co_filename, frame.f_lineno)
+            return SourceLocation.read(frame.f_code.co_filename, frame.f_lineno)
         frame = frame.f_back
     return SourceLocation()
-
-
-@functools.lru_cache(maxsize=4096)
-def only_raises_or_warns(file: str, line: int) -> bool:
-    """Return whether a line is an assertion, or an ``if`` that only raises or warns."""
-    code = code_line(file, line).code
-    if code.startswith("assert ") or "_check(" in code:
-        return True
-    lines = linecache.getlines(file)
-    for start in range(line - 1, max(line - 1 - _CONDITION, -1), -1):  # the condition may have several lines
-        if "".join(lines[start : start + 1]).lstrip().startswith(("if ", "if(", "elif ")):
-            body, has_else = _branch(lines[start:], line - 1 - start)
-            return bool(body) and (isinstance(body[-1], ast.Raise) or (not has_else and all(map(_warns, body))))
-    return False
-
-
-def _branch(lines: Sequence[str], place: int) -> tuple[list[ast.stmt], bool]:
-    """Return the statements of the first line's ``if``, and whether it has an else.
-
-    There are none where the line at `place` is not in its condition.
-    """
-    indents = [len(line) - len(line.lstrip()) for line in lines]
-    following = zip(lines[1:], indents[1:], strict=True)
-    within = itertools.takewhile(lambda each: each[1] > indents[0] or each[0].lstrip()[:1] in ("", "#", ")"), following)
-    block = [*lines[:1], *(line for line, _ in within)]
-    try:
-        [statement] = ast.parse(textwrap.dedent("".join(block)).removeprefix("el")).body
-    except (SyntaxError, ValueError):  # the first line is within a statement
-        return [], False
-    if not isinstance(statement, ast.If) or place >= (statement.test.end_lineno or 0):
-        return [], False
-    return statement.body, "".join(lines[len(block) : len(block) + 1]).lstrip().startswith(("else", "elif"))
-
-
-def _warns(statement: ast.stmt) -> bool:
-    """Return whether a statement only calls a function that shows a message."""
-    function = statement.value.func if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) else None
-    return isinstance(function, (ast.Name, ast.Attribute)) and ast.unparse(function).rpartition(".")[2] in _MESSAGES
 
 
 def model_error(error: Exception, when: str = _FAILS, cure: str = "pass example inputs that it accepts") -> CaptureError:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import functools
 import logging
 import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -169,20 +168,3 @@ def replace_attributes(table: Iterable[tuple[Any, str, Any]]) -> Iterator[None]:
                 restore.callback(delattr, owner, name)
             setattr(owner, name, replacement)
         yield
-
-
-def replace_functions(table: Iterable[tuple[Any, str, Callable[..., Any]]]) -> contextlib.AbstractContextManager[None]:
-    """Replace functions in captures inside the `with`.
-
-    Other threads call the originals.
-    """
-    originals = ((owner, name, getattr(owner, name), new) for owner, name, new in table)  # by its name
-    return replace_attributes([(owner, name, _in_captures(original, new)) for owner, name, original, new in originals])
-
-
-def _in_captures(original: Callable[..., Any], replacement: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(replacement)
-    def call(*args: Any, **options: Any) -> Any:
-        return replacement(*args, **options) if is_exporting() else original(*args, **options)
-
-    return call

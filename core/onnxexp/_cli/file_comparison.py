@@ -7,7 +7,6 @@ names of an export, else by position.
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,10 +31,10 @@ from onnxexp._plugins import loading
 from onnxexp._program.plugin_hooks import prepare_session
 from onnxexp._request import config
 from onnxexp._request.export_context import ExportContext
-from onnxexp._request.module_and_forward import as_module, forward_of
+from onnxexp._request.module_and_forward import as_module, forward_of, signature_of
 from onnxexp._request.options import Options
 from onnxexp._request.pytree_leaves import Leaf, bind, flatten_inputs, flatten_outputs
-from onnxexp._request.tensor_list import TensorList, lists_as_leaves
+from onnxexp._request.tensor_list import TensorList
 from onnxexp._serialize.model_reader import read_model
 from onnxexp._version import DEFAULT_OPSET
 
@@ -78,7 +77,7 @@ class Comparer:
         for path, name, tensor in find_weights(target.model if program else self._eager, target.options.get("weights")):
             setattr(self._eager.get_submodule(path), name, tensor)
         if any(isinstance(value.type, (ir.SequenceType, ir.OptionalType)) for value in self._inputs.values()):
-            args, kwargs = lists_as_leaves(self._eager, args, kwargs, "script")
+            args, kwargs = TensorList.in_call(self._eager, args, kwargs, "script")
         self._args, self._kwargs, self._target = args, dict(kwargs), target
         context = ExportContext(Options(self._model.opset_imports.get("") or DEFAULT_OPSET))
         with self._plugins.capturing(context):  # a plugin may register containers with pytree
@@ -109,7 +108,7 @@ class Comparer:
         leaves = flatten_outputs(expected)
         signature = Signature(
             self._slots, self._match_outputs(leaves), structure, pytree.tree_structure(expected),
-            parameters=inspect.signature(forward_of(self._eager)),
+            parameters=signature_of(self._eager),
         )  # fmt: skip
         names = signature.output_names(self._outputs, results)
         return compare(expected, signature.unflatten(results, flat), names, rtol=rtol, atol=atol)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Any
 
 from onnxexp._functionalize.mutation import mutation_info
-from onnxexp._neutral_graph import Dim, Node, ScalarType, SourceLocation, TensorType, Type, Value
+from onnxexp._neutral_graph import Dim, Node, ScalarType, TensorType, Type, Value
+from onnxexp._source_location import SourceLocation
 from onnxexp._torch_ops.schemas import bind
 
 END = 2**63 - 1

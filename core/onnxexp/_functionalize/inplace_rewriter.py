@@ -28,7 +28,8 @@ from onnxexp._functionalize.normalize_views import Sharing, ViewCall, places
 from onnxexp._functionalize.places import Ref, refuse
 from onnxexp._functionalize.resizing import first_elements
 from onnxexp._functionalize.write_back import are_apart
-from onnxexp._neutral_graph import Graph, Node, ScalarType, SourceLocation, TensorType, Value, replace_values, values_in
+from onnxexp._neutral_graph import Graph, Node, ScalarType, TensorType, Value, replace_values, values_in
+from onnxexp._source_location import SourceLocation
 from onnxexp._torch_ops.result_types import result_types
 from onnxexp._torch_ops.schemas import bind, overload
 

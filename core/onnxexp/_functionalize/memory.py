@@ -13,7 +13,8 @@ from onnxexp._errors import CaptureError
 from onnxexp._functionalize.emit import Emitter
 from onnxexp._functionalize.places import Ref, View, refuse
 from onnxexp._functionalize.write_back import can_write, is_part, make_view, write_back
-from onnxexp._neutral_graph import SourceLocation, Value
+from onnxexp._neutral_graph import Value
+from onnxexp._source_location import SourceLocation
 
 
 @dataclasses.dataclass(slots=True)

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from onnxexp._errors import CaptureError
-from onnxexp._neutral_graph import SourceLocation, TensorType, Value
+from onnxexp._neutral_graph import TensorType, Value
+from onnxexp._source_location import SourceLocation
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

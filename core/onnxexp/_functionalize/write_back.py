@@ -7,7 +7,8 @@ from typing import Any, TypeAlias
 
 from onnxexp._functionalize.emit import Emitter
 from onnxexp._functionalize.places import Ref, refuse
-from onnxexp._neutral_graph import SourceLocation, TensorType, Value
+from onnxexp._neutral_graph import TensorType, Value
+from onnxexp._source_location import SourceLocation
 
 _Contents: TypeAlias = Callable[[Ref], Value]
 

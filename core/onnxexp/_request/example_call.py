@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from onnxexp._errors import OptionError
 from onnxexp._request.dynamic_shapes import DynamicSpec, read_dynamic
 from onnxexp._request.module_and_forward import as_module, forward_of
-from onnxexp._request.tensor_list import lists_as_leaves
+from onnxexp._request.tensor_list import TensorList
 
 
 @dataclasses.dataclass(eq=False)
@@ -72,7 +72,7 @@ def read_call(
             )
     module = program.module(check_guards=False) if program is not None else as_module(model)
     forward = forward_of(module)
-    positional, named = lists_as_leaves(module, positional, named, capture, dynamic_shapes, dynamic_axes)
+    positional, named = TensorList.in_call(module, positional, named, capture, dynamic_shapes, dynamic_axes)
     spec = read_dynamic(forward, positional, named, dynamic_shapes, dynamic_axes, input_names, output_names, program)
     args, kwargs = given if program is not None else (positional, named)
     return ExampleCall(program or module, module, tuple(args), dict(kwargs), spec, inspect.signature(forward))

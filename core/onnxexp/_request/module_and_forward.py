@@ -11,7 +11,7 @@ import torch
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from onnxexp._errors import CaptureError
-from onnxexp._torch_compat import ScriptFunction, ScriptModule
+from onnxexp._torch_compat import ScriptFunction, ScriptMethod, ScriptModule
 
 
 class _Function(torch.nn.Module):
@@ -41,7 +41,7 @@ def as_module(model: Any) -> torch.nn.Module:
         return model
     if isinstance(model, ScriptFunction):
         wrapped = _Function(lambda *args, **kwargs: model(*args, **kwargs))
-        vars(wrapped.forward)["__signature__"] = signature_of(model.schema, method=False)
+        vars(wrapped.forward)["__signature__"] = signature_of(model)
         vars(wrapped)["scripted"] = model
         return wrapped
     if isinstance(model, type):
@@ -74,17 +74,23 @@ def forward_of(model: Any) -> Callable[..., Any]:
     def forward(*args: Any, **kwargs: Any) -> Any:
         return module(*args, **kwargs)
 
-    vars(forward)["__signature__"] = signature_of(module._c._get_method("forward").schema, method=True)
+    vars(forward)["__signature__"] = signature_of(module._c._get_method("forward"))
     return forward
 
 
-def is_scripted(model: torch.nn.Module) -> bool:
-    """Return whether a module, as `as_module` makes it, is TorchScript already."""
-    return isinstance(model, ScriptModule) or "scripted" in vars(model)
+def is_scripted(model: Any) -> bool:
+    """Return whether a model, also as `as_module` makes it a module, is TorchScript."""
+    return isinstance(model, (ScriptModule, ScriptFunction)) or (isinstance(model, _Function) and "scripted" in vars(model))
 
 
-def signature_of(schema: Any, *, method: bool) -> inspect.Signature:
-    """Return the signature of a scripted function, or of a method without `self`."""
+def signature_of(model: Any) -> inspect.Signature:
+    """Return the parameters of a model's forward, or of a scripted method.
+
+    Raises CaptureError as `forward_of` does.
+    """
+    if not isinstance(model, (ScriptFunction, ScriptMethod)):
+        return inspect.signature(forward_of(model))
+    schema: Any = model.schema  # torch declares it as a method
     kinds = inspect.Parameter
     return inspect.Signature(
         [
@@ -94,6 +100,6 @@ def signature_of(schema: Any, *, method: bool) -> inspect.Signature:
                 default=argument.default_value if argument.has_default_value() else kinds.empty,
                 annotation=argument.type,
             )
-            for argument in schema.arguments[int(method) :]
+            for argument in schema.arguments[isinstance(model, ScriptMethod) :]
         ]
     )

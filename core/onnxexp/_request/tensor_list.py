@@ -24,26 +24,26 @@ class TensorList(list[torch.Tensor]):
         """The sizes of the first tensor."""
         return self[0].shape if self else torch.Size()
 
+    @classmethod
+    def in_call(
+        cls, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any], capture: str, shapes: Any = None, axes: Any = None
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return a call whose lists for `List[Tensor]` parameters of a script are leaves.
 
-def lists_as_leaves(
-    model: Any, args: Sequence[Any], kwargs: Mapping[str, Any], capture: str, shapes: Any = None, axes: Any = None
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return a call whose lists for `List[Tensor]` parameters of a script are leaves.
-
-    A list that the user describes element by element in `dynamic_shapes` or `dynamic_axes` stays as many leaves as elements.
-    """
-    module = as_module(model)
-    if not (is_scripted(module) or capture == "script") or isinstance(module, TracedModules):
-        return tuple(args), dict(kwargs)
-    call = bind(forward_of(module), args, kwargs)
-    by_name = shapes if isinstance(shapes, Mapping) else dict(zip(call.arguments, shapes or (), strict=False))
-    apart = {name for name, given in by_name.items() if isinstance(given, (list, tuple))}
-    apart |= {str(key).partition(".")[0] for key in (*by_name, *(axes or ())) if "." in str(key)}
-    found: dict[int, TensorList] = {}
-    for name, value in call.arguments.items():
-        declared = re.sub(r"\w+\.", "", str(call.signature.parameters[name].annotation))
-        if type(value) is list and name not in apart and _LIST.fullmatch(declared):
-            found[id(value)] = TensorList(value)
-    return tuple(found.get(id(value), value) for value in args), {
-        key: found.get(id(value), value) for key, value in kwargs.items()
-    }
+        A list that the user describes element by element in `dynamic_shapes` or `dynamic_axes` stays as many leaves as elements.
+        """
+        module = as_module(model)
+        if not (is_scripted(module) or capture == "script") or isinstance(module, TracedModules):
+            return tuple(args), dict(kwargs)
+        call = bind(forward_of(module), args, kwargs)
+        by_name = shapes if isinstance(shapes, Mapping) else dict(zip(call.arguments, shapes or (), strict=False))
+        apart = {name for name, given in by_name.items() if isinstance(given, (list, tuple))}
+        apart |= {str(key).partition(".")[0] for key in (*by_name, *(axes or ())) if "." in str(key)}
+        found: dict[int, TensorList] = {}
+        for name, value in call.arguments.items():
+            declared = re.sub(r"\w+\.", "", str(call.signature.parameters[name].annotation))
+            if type(value) is list and name not in apart and _LIST.fullmatch(declared):
+                found[id(value)] = cls(value)
+        return tuple(found.get(id(value), value) for value in args), {
+            key: found.get(id(value), value) for key, value in kwargs.items()
+        }

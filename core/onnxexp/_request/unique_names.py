@@ -7,8 +7,6 @@ from collections.abc import Collection, Iterable, Sequence
 
 import onnx_ir as ir
 
-from onnxexp._user_warnings import warn
-
 
 class UniqueNames:
     """Names of one kind, where counters make many names from one base cheap."""
@@ -50,14 +48,6 @@ class UniqueNames:
 def unused_name(base: str, taken: Collection[str]) -> str:
     """Return `base`, or `base_1`, `base_2`, … where it is taken."""
     return next(name for name in itertools.chain([base], (f"{base}_{n}" for n in itertools.count(1))) if name not in taken)
-
-
-def name_of_size(name: str, taken: Collection[str]) -> str:
-    """Return an unused name, with a warning where the user gave it to another size."""
-    unused = unused_name(name, taken)
-    if unused != name:
-        warn(f"two sizes that differ in the example are called {name}; one of them is {unused} in the file")
-    return unused
 
 
 def unique_names(names: Sequence[str], taken: Collection[str] = ()) -> list[str]:

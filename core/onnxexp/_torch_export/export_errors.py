@@ -19,9 +19,9 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 
 from onnxexp._capture.example_inputs import enlargement_note
-from onnxexp._capture.source_lines import innermost_user_line, is_user_code, metadata_location
-from onnxexp._neutral_graph import SourceLocation
+from onnxexp._capture.source_lines import innermost_user_line, metadata_location
 from onnxexp._request.dynamic_shapes import DynamicSpec
+from onnxexp._source_location import SourceLocation, is_user_code
 from onnxexp._torch_export.guard_warnings import source_of
 from onnxexp._torch_export.symbol_names import size_label
 

@@ -18,7 +18,6 @@ from onnxexp._capture.fitting_examples import fitting_example
 from onnxexp._capture.kept_tensors import warn_of_kept_tensors
 from onnxexp._capture.model_tensors import preserved_model, restored_state
 from onnxexp._capture.reshape_sizes import exact_reshape_sizes
-from onnxexp._capture.size_text import dim_text
 from onnxexp._capture.source_lines import model_error, record_user_lines
 from onnxexp._capture.torch_state import model_mode, silence_torch_export, torch_mode, unwind_functorch
 from onnxexp._decompose.node_decomposer import Decomposer
@@ -80,7 +79,7 @@ def from_exported(program: ExportedProgram, spec: DynamicSpec) -> CapturedProgra
     sizes: dict[str, Any] = {}
 
     def text(size: Any) -> Dim:
-        readable = dim_text(size, names)
+        readable = names.text(size)
         if isinstance(readable, str):
             sizes.setdefault(readable, size)
         return readable

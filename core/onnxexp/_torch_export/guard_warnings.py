@@ -31,19 +31,10 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbol
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from onnxexp._capture.size_text import condition_text
-from onnxexp._capture.source_lines import (
-    code_line,
-    is_installed,
-    is_torch_nn,
-    is_user_code,
-    node_location,
-    only_raises_or_warns,
-    user_line_above,
-)
+from onnxexp._capture.source_lines import node_location, user_line_above
 from onnxexp._capture.torch_state import is_exporting, replace_attributes
-from onnxexp._neutral_graph import SourceLocation
 from onnxexp._request.dynamic_shapes import DynamicSpec, user_inputs
+from onnxexp._source_location import SourceLocation, is_installed, is_torch_nn, is_user_code, only_raises_or_warns
 from onnxexp._torch_export.program_modes import shape_env
 from onnxexp._torch_export.sliced_inputs import ends_of_slices
 from onnxexp._torch_export.squeezed_axes import compared_with_one, is_returned_squeeze, possibly_one
@@ -142,13 +133,13 @@ def restrictions(program: ExportedProgram, spec: DynamicSpec) -> dict[str, Calla
     for expr in _stored_guards(program, env):
         if _restricts_inputs(env, expr) and not _always_holds(env, expr, samples, found):
             unit = isinstance(expr, (sympy.Ne, sympy.Gt)) and sympy.S.One in expr.args  # most operators compare with 1
-            found[expr] = "" if unit else f"{condition_text(expr, names)} (a guard of the given program)"
+            found[expr] = "" if unit else f"{names.condition(expr)} (a guard of the given program)"
     for expr in _ends_within_axes(env, program, _merged(env, symbols)):  # a mask for the tokens: refused, without a warning
         found.setdefault(expr, "")
     if told := "; ".join(filter(None, found.values())):
         warn(f"the exported model is right only where {told}. {_CURE}")
     allowed = (*_ranges(program, symbols), *found)
-    return {condition_text(expr, names): functools.partial(_allows, expr, symbols) for expr in allowed}
+    return {names.condition(expr): functools.partial(_allows, expr, symbols) for expr in allowed}
 
 
 def _ends_within_axes(
@@ -218,7 +209,7 @@ def conditions(program: ExportedProgram, spec: DynamicSpec, fixed: bool = False,
                 found[expr] = line
         elif isinstance(source, SourceLocation) and free_unbacked_symbols(guard):
             found[guard] = str(source)
-    return {expr: f"{condition_text(expr, names)} ({line})" for expr, line in found.items()}
+    return {expr: f"{names.condition(expr)} ({line})" for expr, line in found.items()}
 
 
 def _counts_at_one(source: _GuardSource | SourceLocation) -> bool:
@@ -319,7 +310,7 @@ def _source_line(
         counts = counts or (isinstance(expr, sympy.Eq) and 1 in expr.args and _unit_size(env, expr) is not None)
     if not fixed and (not counts or only_raises_or_warns(file, line)):  # eager raises for such sizes too
         return ""
-    return str(frame.users if frame.users.file else code_line(file, line))
+    return str(frame.users if frame.users.file else SourceLocation.read(file, line))
 
 
 def _bounds_slice(expr: sympy.Expr, ends: _Ends) -> bool:

@@ -16,31 +16,32 @@ import torch
 from torch.export import Dim, ExportedProgram
 from torch.utils._sympy.numbers import int_oo
 
+from onnxexp._capture.size_names import SizeNames
 from onnxexp._errors import CaptureError
 from onnxexp._request.axis_spec import Axis
 from onnxexp._request.dynamic_shapes import DynamicSpec, user_inputs
 from onnxexp._request.pytree_leaves import Leaf
-from onnxexp._request.unique_names import name_of_size, unused_name
+from onnxexp._request.unique_names import unused_name
 
 
-def symbol_names(program: ExportedProgram, spec: DynamicSpec, *, each: bool = False) -> dict[sympy.Expr, str]:
+def symbol_names(program: ExportedProgram, spec: DynamicSpec, *, each: bool = False) -> SizeNames:
     """Return the name of each symbol and named composite size of the inputs.
 
     Two axes of the same name share it if their sizes in the example agree. If not, the second name gets a number: ONNX Runtime
     plans memory on the assumption that one name is one size.
 
-    The table belongs to one export: `dim_text` adds new symbols to it. With `each`, sizes that torch found equal keep own names,
+    The table belongs to one export. With `each`, sizes that torch found equal keep own names,
     without a warning.
     """
-    names: dict[sympy.Expr, str] = {}
+    names = SizeNames()
     found = list(input_sizes(program, spec))
     sizes: dict[str, int] = {}
     for size in found:
         if size.request is not None and size.request.name is not None:
             own = size.request.name
             same = size.given in (0, 1) or sizes.setdefault(own, size.given) == size.given  # 0 and 1 are enlarged to the group's
-            rename = unused_name if each else name_of_size
-            _name_symbol(names, size, own if same else rename(own, names.values()))
+            unused = own if same else unused_name(own, names.values()) if each else names.unused(own)
+            _name_symbol(names, size, unused)
     for size in found:
         if isinstance(size.expr, sympy.Symbol) and size.expr not in names:
             names[size.expr] = unused_name(size.name, names.values())
@@ -48,7 +49,9 @@ def symbol_names(program: ExportedProgram, spec: DynamicSpec, *, each: bool = Fa
         name = size.request.name if size.request is not None and size.request.derived is None else None
         if name and name not in names.values():
             names.setdefault(size.expr, name)
-    return names | {symbol: size.name for symbol, size in input_symbols(program, spec).items()} if each else names
+    if each:
+        names |= {symbol: size.name for symbol, size in input_symbols(program, spec).items()}
+    return names
 
 
 def check_dynamic(program: ExportedProgram, spec: DynamicSpec) -> None:

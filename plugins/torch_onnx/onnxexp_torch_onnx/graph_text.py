@@ -13,7 +13,7 @@ import onnx_ir as ir
 import torch
 
 from onnxexp.commands import one_line
-from onnxexp.frontends import ScriptModule
+from onnxexp.frontends import is_scripted
 from onnxexp_torch_onnx.scalar_type import JitScalarType
 
 PARAMETER = "onnxexp_torch_onnx.parameter"
@@ -99,7 +99,7 @@ def _classes(original: Any) -> dict[str, str]:
     if not isinstance(original, torch.nn.Module):
         return {}
     return {
-        path: str(module.original_name) if isinstance(module, ScriptModule) else type(module).__name__
+        path: str(module.original_name) if is_scripted(module) else type(module).__name__
         for path, module in original.named_modules()
     }
 

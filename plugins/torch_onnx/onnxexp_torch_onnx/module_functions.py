@@ -12,7 +12,7 @@ import onnx_ir as ir
 import torch
 
 from onnxexp import OptionError, Options, hookimpl, warn
-from onnxexp.frontends import ScriptModule
+from onnxexp.frontends import is_scripted
 from onnxexp_torch_onnx.function_extraction import SCOPE, FunctionExtractor
 
 FIRST_OPSET = 15
@@ -86,12 +86,12 @@ def _is_wanted(module: torch.nn.Module, classes: bool | Collection[type[torch.nn
     return isinstance(module, tuple(classes)) or _named(module) in map(_named_class, classes)
 
 
-def _named(module: torch.nn.Module) -> tuple[str, str]:
+def _named(module: Any) -> tuple[str, str]:
     """Return the domain and the name of a module's function.
 
     The domain is the Python module of the class, and the name is that of the class.
     """
-    if not isinstance(module, ScriptModule):
+    if not is_scripted(module):
         return _named_class(type(module))
     qualified = module._c._type().qualified_name().removeprefix("__torch__.")
     return re.sub(r"\.?___torch_mangle_\d+", "", qualified.rpartition(".")[0]) or "__main__", module.original_name

@@ -6,7 +6,6 @@ In torch.onnx, they are inputs since torch 1.9, because torch's tracer passes an
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -16,12 +15,10 @@ from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError, LoweringError, ONNXProgram, warn
 from onnxexp.frontends import (
-    ScriptFunction,
-    ScriptModule,
     TensorList,
-    forward_of,
-    lists_as_leaves,
+    is_scripted,
     register_containers,
+    signature_of,
 )
 
 Export = Callable[..., ONNXProgram]
@@ -55,7 +52,7 @@ class Example:
             return None
         marked = [torch.export.Dim.DYNAMIC if leaf in numbers else None for leaf in range(len(self.leaves))]
         args, kwargs = pytree.tree_unflatten(marked, self.spec)
-        bound = inspect.signature(forward_of(self.model)).bind(*args, **kwargs)
+        bound = signature_of(self.model).bind(*args, **kwargs)
         shapes = dict(bound.arguments)
         for name, parameter in bound.signature.parameters.items():
             if parameter.kind is parameter.VAR_KEYWORD:
@@ -73,9 +70,9 @@ def read_example(model: Any, args: Any, kwargs: Mapping[str, Any] | None, names:
     if positional and type(positional[-1]) is dict:
         positional, named = positional[:-1], {**positional[-1], **named}
     register_containers((positional, named))
-    scripted = isinstance(model, (ScriptModule, ScriptFunction))
+    scripted = is_scripted(model)
     if scripted:
-        positional, named = lists_as_leaves(model, positional, named, "script")
+        positional, named = TensorList.in_call(model, positional, named, "script")
     leaves, spec = pytree.tree_flatten((positional, named))
     found = [
         index

@@ -6,14 +6,13 @@ The integers, the scale and the zero point are separate inputs or outputs.
 from __future__ import annotations
 
 import contextlib
-import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp.frontends import ScriptModule, call_preserved, forward_of
+from onnxexp.frontends import call_preserved, is_scripted, signature_of
 
 
 class Parts(NamedTuple):
@@ -31,7 +30,7 @@ def with_quantized_parts(model: Any, capture: str, args: Any, kwargs: Any) -> tu
     graph modules keep their form, the integers alone. A TorchScript module has no hooks: it becomes a part of a module that
     joins the parts itself.
     """
-    if capture != "script" and isinstance(model, ScriptModule) and _has_quantized(model, args, kwargs):
+    if capture != "script" and isinstance(model, torch.nn.Module) and is_scripted(model) and _has_quantized(model, args, kwargs):
         model = _OfParts(model)
     if not _takes_parts(model, capture):
         return model, args, kwargs
@@ -55,7 +54,7 @@ def quantized_as_parts(model: Any, capture: str) -> Iterator[None]:
 class _OfParts(torch.nn.Module):
     """A module of TorchScript that takes and returns the parts of quantized tensors."""
 
-    def __init__(self, program: ScriptModule) -> None:
+    def __init__(self, program: torch.nn.Module) -> None:
         super().__init__()
         self.program = program
         self.training = program.training
@@ -64,11 +63,11 @@ class _OfParts(torch.nn.Module):
             args, kwargs = _join(args, kwargs, torch._make_per_tensor_quantized_tensor)
             return _split(self.program(*args, **kwargs), torch.float32, None)
 
-        vars(forward)["__signature__"] = inspect.signature(forward_of(program))
+        vars(forward)["__signature__"] = signature_of(program)
         vars(self)["forward"] = forward
 
 
-def _has_quantized(program: ScriptModule, args: Any, kwargs: Any) -> bool:
+def _has_quantized(program: torch.nn.Module, args: Any, kwargs: Any) -> bool:
     """Return whether a program takes or returns tensors quantized with one scale."""
     if any(map(_is_quantized, pytree.tree_leaves((args, kwargs)))):
         return True
@@ -84,9 +83,8 @@ def _has_quantized(program: ScriptModule, args: Any, kwargs: Any) -> bool:
 
 def _takes_parts(model: Any, capture: str) -> bool:
     """Return whether a model may get hooks, which torch.jit.script would compile."""
-    return (
-        capture != "script" and isinstance(model, torch.nn.Module) and not isinstance(model, (ScriptModule, torch.fx.GraphModule))
-    )
+    takes_hooks = isinstance(model, torch.nn.Module) and not isinstance(model, torch.fx.GraphModule) and not is_scripted(model)
+    return capture != "script" and takes_hooks
 
 
 def _join(args: Any, kwargs: Any, make: Callable[..., torch.Tensor]) -> tuple[Any, Any]:

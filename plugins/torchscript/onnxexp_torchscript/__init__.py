@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from onnxexp.frontends import NO_TORCHSCRIPT
+import torch
 
-if NO_TORCHSCRIPT:
-    raise ImportError(NO_TORCHSCRIPT)
+try:
+    import torch.jit
+except ImportError as error:  # a torch to come may leave it out
+    text = f"torch {torch.__version__} has no TorchScript (torch.jit), so no model can be traced or scripted"
+    raise ImportError(text) from error
 
 from onnxexp_torchscript.plugin import TorchScript
 

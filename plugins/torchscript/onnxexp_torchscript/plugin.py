@@ -15,10 +15,8 @@ from onnxexp.frontends import (
     CapturedProgram,
     Decomposer,
     DynamicSpec,
+    capture_mode,
     is_scripted,
-    model_mode,
-    private_tensors,
-    torch_mode,
 )
 from onnxexp.graph import Node
 from onnxexp_torchscript.conversion.container_inputs import check_opset
@@ -46,12 +44,11 @@ class TorchScript:
         """
         if isinstance(model, ExportedProgram) or (options.capture not in ("trace", "script") and not is_scripted(model)):
             return None
-        with torch_mode(), model_mode(model.modules(), options.training), contextlib.ExitStack() as stack:
-            if options.capture == "script" or is_scripted(model):
-                record: Callable[..., Recording] = functools.partial(script, model, args, kwargs, spec)
-            else:
-                private = stack.enter_context(private_tensors(model))
-                record = functools.partial(trace, model, private, args, kwargs, spec)
+        scripts = options.capture == "script" or is_scripted(model)
+        with capture_mode(model, options.training, copy=not scripts) as private:
+            record: Callable[..., Recording] = functools.partial(trace, model, private, args, kwargs, spec)
+            if scripts:
+                record = functools.partial(script, model, args, kwargs, spec)
             recording, (graph, sizes, changed, allowed, containers) = _converted(record, spec, options)
         return CapturedProgram(
             graph,

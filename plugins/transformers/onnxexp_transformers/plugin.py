@@ -5,11 +5,11 @@ It also selects the code of transformers that is meant for exports.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any
 
 from onnxexp import hookimpl
-from onnxexp.frontends import NO_TORCHSCRIPT, replace_attributes
+from onnxexp.frontends import replace_attributes
 from onnxexp_transformers.cache_nodes import register_caches
 from onnxexp_transformers.tracing_switch import tracing_switch
 
@@ -24,7 +24,7 @@ class _Plugin:
         The returned context sets the switch by which modules of transformers run their code for exports.
         """
         register_caches()
-        return nullcontext() if NO_TORCHSCRIPT else replace_attributes([tracing_switch()])
+        return replace_attributes(tracing_switch())
 
 
 plugin = _Plugin()

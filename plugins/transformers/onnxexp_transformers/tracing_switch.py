@@ -7,7 +7,7 @@ would fix the size of the graph.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -18,11 +18,14 @@ _PACKAGES = ("transformers", "transformers_modules")
 """transformers, and its name for the code of checkpoints."""
 
 
-def tracing_switch() -> tuple[Any, str, Callable[[], bool]]:
-    """Return the replacement (owner, name, function) of `torch.jit.is_tracing`.
+def tracing_switch() -> Iterator[tuple[Any, str, Callable[[], bool]]]:
+    """Yield the replacement (owner, name, function) of `torch.jit.is_tracing`.
 
-    In captures of torch.export, the function returns true if transformers calls it, and false otherwise.
+    In captures of torch.export, the function returns true if transformers calls it, and false otherwise. A torch without
+    TorchScript needs no replacement.
     """
+    if not hasattr(torch, "jit"):
+        return
     original: Any = vars(torch.jit)["is_tracing"]
     is_scripting = vars(torch.jit)["is_scripting"]
 
@@ -35,4 +38,4 @@ def tracing_switch() -> tuple[Any, str, Callable[[], bool]]:
             return bool(original())
         return str(sys._getframe(1).f_globals.get("__name__")).partition(".")[0] in _PACKAGES
 
-    return torch.jit, "is_tracing", is_tracing
+    yield torch.jit, "is_tracing", is_tracing

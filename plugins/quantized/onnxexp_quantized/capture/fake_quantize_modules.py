@@ -14,8 +14,9 @@ from typing import Any
 import torch
 
 from onnxexp import CaptureError, warn
-from onnxexp.frontends import replace_attributes, replace_functions
+from onnxexp.frontends import replace_attributes
 from onnxexp_quantized.capture.observed_range import fused_parameters, has_seen_data
+from onnxexp_quantized.capture.replaced_functions import replace_functions
 from onnxexp_quantized.capture.run_time_operators import fake_quantize
 
 _SHOWN = 5

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp.frontends import forward_of
+from onnxexp.frontends import signature_of
 from onnxexp_quantized.capture.forward_hooks import PreHook
 from onnxexp_quantized.capture.integer_form import IntegerForm
 
@@ -26,7 +25,7 @@ def quantized_inputs(
     """
     if not forms:
         return lambda _module, args, kwargs: (args, kwargs)
-    signature = inspect.signature(forward_of(model))  # a graph gets keyword arguments by position
+    signature = signature_of(model)  # a graph gets keyword arguments by position
     leaves = pytree.tree_leaves((tuple(args), dict(kwargs)))
     by_tensor = {id(leaves[index]): form.with_constants() for index, form in forms.items()}
     named = pytree.tree_flatten_with_path(signature.bind(*args, **kwargs).arguments)[0]

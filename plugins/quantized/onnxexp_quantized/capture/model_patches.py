@@ -11,9 +11,10 @@ from typing import Any
 import torch
 
 from onnxexp import is_in_onnx_export
-from onnxexp.frontends import ScriptModule, forward_of, replace_attributes, replace_functions
+from onnxexp.frontends import is_scripted, replace_attributes
 from onnxexp_quantized.capture import byte_tables, dynamic, parameters, prepacking, recurrent
 from onnxexp_quantized.capture.packed_weights import is_packed, unpack
+from onnxexp_quantized.capture.replaced_functions import replace_functions
 from onnxexp_quantized.capture.stored_tensors import quantized_weight, stored
 
 QUANTIZING: dict[str, Callable[..., Any]] = {
@@ -47,8 +48,8 @@ def calls_quantizing(model: torch.nn.Module) -> bool:
     Graph modules and scripted modules are left out: `is_quantized` reads the graph of the former, and the code of the latter
     names no function.
     """
-    modules = (module for module in model.modules() if not isinstance(module, (torch.fx.GraphModule, ScriptModule)))
-    forwards = (inspect.unwrap(forward_of(module)) for module in modules)
+    modules = (module for module in model.modules() if not isinstance(module, torch.fx.GraphModule) and not is_scripted(module))
+    forwards = (inspect.unwrap(module.forward) for module in modules)
     codes = [forward.__code__ for forward in forwards if inspect.isroutine(forward) and hasattr(forward, "__code__")]
     while codes:
         code = codes.pop()

@@ -12,7 +12,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError
-from onnxexp.frontends import ScriptModule, is_user_code, signature_of
+from onnxexp.frontends import is_scripted, signature_of
+from onnxexp.graph import SourceLocation
 from onnxexp_quantized.capture.model_patches import calls_quantizing
 from onnxexp_quantized.capture.quantized_tensor import StandIn
 from onnxexp_quantized.torchscript.calls import call_operator
@@ -34,10 +35,6 @@ _NUMBERS = (torch.int64, torch.float64, torch.bool)
 """The dtypes of the 0-d constants that stand for Python's numbers in a trace."""
 
 
-def _is_scripted(model: Any) -> bool:
-    return isinstance(model, ScriptModule)
-
-
 def as_program(model: Any, *, quantized: bool) -> torch.nn.Module | None:
     """Return the program of a quantized TorchScript model; None for any other model.
 
@@ -45,26 +42,27 @@ def as_program(model: Any, *, quantized: bool) -> torch.nn.Module | None:
         model: The model.
         quantized: Whether its inputs are quantized.
     """
-    if _is_scripted(model):
-        method = model._c._get_method("forward") if model._c._has_method("forward") else None
-    else:
-        method = vars(model).get("scripted") if isinstance(model, torch.nn.Module) else None
+    if not is_scripted(model):
+        return None
+    method = vars(model).get("scripted")  # a function as a module
+    if method is None and model._c._has_method("forward"):
+        method = model._c._get_method("forward")
     if method is None:
         return None
     graph = method.graph.copy()
     torch._C._jit_pass_inline(graph)
     if not quantized and not _QUANTIZED.search(str(graph)):
         return None
-    return _Program(model, graph, method.schema)
+    return _Program(model, graph, method)
 
 
 @contextlib.contextmanager
 def programs_in(model: torch.nn.Module) -> Iterator[None]:
     """Replace the parts of a model that are quantized ones in TorchScript."""
-    parts = [(owner, *part) for owner in model.modules() if not _is_scripted(owner) for part in owner._modules.items()]
+    parts = [(owner, *part) for owner in model.modules() if not is_scripted(owner) for part in owner._modules.items()]
     programs = {part: as_program(part, quantized=False) for _, _, part in parts}
     if calls_quantizing(model):
-        programs |= {part: _OnStandIns(part) for _, _, part in parts if _is_scripted(part) and programs[part] is None}
+        programs |= {part: _OnStandIns(part) for _, _, part in parts if is_scripted(part) and programs[part] is None}
     with contextlib.ExitStack() as restore:
         for owner, name, part in parts:
             if programs[part] is not None:
@@ -96,16 +94,16 @@ class _Program(_Part):
     Its submodules have the names of the scripted ones, and their tensors and packed parameters.
     """
 
-    def __init__(self, model: torch.nn.Module, graph: Any, schema: Any) -> None:
+    def __init__(self, model: torch.nn.Module, graph: Any, method: Any) -> None:
         super().__init__()
         self._graph = graph
         self._held: dict[int, tuple[torch.nn.Module, str]] = {}
         self._known: dict[int, Any] = {}
-        method = _is_scripted(model)
-        self._inputs = [value.unique() for value in graph.inputs()][int(method) :]
-        objects: dict[int, tuple[Any, _Part]] = {next(graph.inputs()).unique(): (model._c, self)} if method else {}
+        has_self = isinstance(method, torch._C.ScriptMethod)
+        self._inputs = [value.unique() for value in graph.inputs()][int(has_self) :]
+        objects: dict[int, tuple[Any, _Part]] = {next(graph.inputs()).unique(): (model._c, self)} if has_self else {}
         self._hold(graph.block(), objects)
-        signature = signature_of(schema, method=method)
+        signature = signature_of(method)
 
         def forward(*args: Any, **kwargs: Any) -> Any:
             bound = signature.bind(*args, **kwargs)
@@ -227,7 +225,9 @@ def _child(part: torch.nn.Module, name: str) -> _Part:
 def _place(node: Any) -> str:
     """Return the line of the user's that a node is from, or torch's own."""
     places = [(match[1] or match[3], match[2] or match[4]) for match in _PLACE.finditer(node.sourceRange())]
-    file, line = next((place for place in places if is_user_code(place[0])), places[0] if places else ("?", "?"))
+    file, line = next(
+        (place for place in places if SourceLocation(file=place[0]).is_user_code), places[0] if places else ("?", "?")
+    )
     return f"File {file}, line {line}"
 
 

@@ -11,7 +11,6 @@ import sympy  # type: ignore[import-untyped]
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from onnxexp import CaptureError, warn
-from onnxexp.frontends import condition_text
 from onnxexp.graph import SourceLocation, Value
 from onnxexp_torchscript.conversion.python_numbers import unwrap
 from onnxexp_torchscript.trace.traced_branches import Branch
@@ -49,13 +48,13 @@ def restrictions(
     for size, where in not_one.items():
         expr = sizes.expanded(size)
         if _may_be_one(expr, 0):
-            text = condition_text(sympy.Ne(expr, 1), sizes.names)
+            text = sizes.names.condition(sympy.Ne(expr, 1))
             found[text] = functools.partial(_allows, expr, dict(sizes.inputs), False)
             if _may_be_one(expr, _least(expr, sizes)):
                 lines.append(f"{text} ({where})")
     for size in only_one:
         expr = sizes.expanded(size)
-        found[condition_text(sympy.Eq(expr, 1), sizes.names)] = functools.partial(_allows, expr, dict(sizes.inputs), True)
+        found[sizes.names.condition(sympy.Eq(expr, 1))] = functools.partial(_allows, expr, dict(sizes.inputs), True)
     if lines:
         warn(f"the exported model is right only where {'; '.join(lines)}. {_CURE}")
     return found
@@ -67,7 +66,7 @@ def tied(sizes: TypeInference, ties: Mapping[tuple[sympy.Symbol, sympy.Symbol], 
     Warns of the pairs with the reasons: at other sizes the model takes another branch.
     """
     places = {expr_of(size): place for place, size in sizes.inputs.items()}
-    texts = {pair: condition_text(sympy.Eq(*pair[::-1]), sizes.names) for pair in ties}
+    texts = {pair: sizes.names.condition(sympy.Eq(*pair[::-1])) for pair in ties}
     for pair in ties:
         sizes.tie(*pair)
     if ties:
@@ -96,7 +95,7 @@ def branched(sizes: TypeInference, branches: Sequence[Branch], conditions: Seque
                 "the model branches on a size that depends on values; to fix this, write the line with torch.where or torch.cond"
             )
             raise CaptureError(f"{branch.where}: {text}")
-        text = condition_text(expr, sizes.names)
+        text = sizes.names.condition(expr)
         points = _points(list(expr.free_symbols), max(1, _least(expr, sizes)))
         if text not in found and any(_value(expr, point) is sympy.false for point in points):
             found[text] = functools.partial(_meets, expr, dict(sizes.inputs))

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from onnxexp.frontends import is_torch_nn, is_user_code
 from onnxexp.graph import SourceLocation
 from onnxexp_torchscript.jit.jit_nodes import outputs
 
@@ -26,9 +25,10 @@ def _traced(source: str) -> tuple[str, int]:
         name, _, number = frame.rpartition("): ")[0].rpartition("(")
         if not name or not number.isdigit():
             continue
-        if is_user_code(name):
+        place = SourceLocation(file=name)
+        if place.is_user_code:
             return name, int(number)
-        if not file and is_torch_nn(name):
+        if not file and place.is_torch_nn:
             file, line = name, int(number)
     return file, line
 

@@ -27,7 +27,7 @@ def script(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
     """Script a model; raise CaptureError if torch.jit.script or the model fails."""
     scripted = _scripted(model)
     method = _forward(scripted) if isinstance(scripted, torch.jit.ScriptModule) else scripted
-    graph, schema, module = method.graph.copy(), method.schema, None if method is scripted else scripted
+    graph, module = method.graph.copy(), None if method is scripted else scripted
     torch._C._jit_pass_inline(graph)
     random = RandomState()
     run = functools.partial(run_example, model)
@@ -39,7 +39,7 @@ def script(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
     leaves = [index for index, leaf in enumerate(flat) if isinstance(leaf, (torch.Tensor, TensorList)) or index in spec.scalars]
     returned = [isinstance(leaf, (torch.Tensor, bool, int, float)) for leaf in found]
     places = Places(dict(model.named_modules()), inlined=True)
-    signature = signature_of(schema, method=module is not None)
+    signature = signature_of(method)
     return Recording(
         graph, leaves, flat, {}, module, found, returned, in_spec, out_spec, places, [],
         traced=isinstance(scripted, (TracedModule, TopLevelTracedModule)), signature=signature,

@@ -26,7 +26,7 @@ def numbers_kept(made: list[Any]) -> tuple[Any, str, Callable[..., Any]]:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not torch._C._is_tracing() or not any(isinstance(arg, torch.Tensor) for arg in (*args, *kwargs.values())):
             return _CALL(self, *args, **kwargs)
-        bound = signature_of(self.schema, method=False).bind(*args, **kwargs)
+        bound = signature_of(self).bind(*args, **kwargs)
         bound.apply_defaults()
         kinds = {argument.name: str(argument.type) for argument in self.schema.arguments}
         tensors = [name for name, arg in bound.arguments.items() if isinstance(arg, torch.Tensor) and kinds[name] in _NUMBERS]

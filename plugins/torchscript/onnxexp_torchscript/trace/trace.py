@@ -20,8 +20,8 @@ from onnxexp import CaptureError
 from onnxexp.frontends import (
     DynamicSpec,
     TensorList,
+    call_preserved,
     model_error,
-    preserved_model,
     register_containers,
     replace_attributes,
     restored_state,
@@ -277,10 +277,7 @@ def run_example(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str
     """
     arguments = pytree.tree_map_only((torch.Tensor, TensorList), _cloned, (tuple(args), dict(kwargs)))
     try:
-        with preserved_model(model) as private:
-            result = private(*arguments[0], **arguments[1])
-            register_containers(result)
-            return pytree.tree_map_only(torch.Tensor, torch.clone, result)  # it may be a parameter
+        return call_preserved(model, *arguments)
     except Exception as error:
         raise model_error(error, *reason) from error
 

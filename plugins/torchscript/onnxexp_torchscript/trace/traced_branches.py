@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp.frontends import code_line, is_user_code, only_raises_or_warns
 from onnxexp.graph import SourceLocation
 from onnxexp_torchscript.trace.inplace_size_arithmetic import is_size
 
@@ -40,12 +39,12 @@ def recorded_branches(branches: list[Branch]) -> Iterator[tuple[Any, str, Callab
         if not torch._C._is_tracing():
             return original(self)
         frame = sys._getframe(1)
-        file, line = frame.f_code.co_filename, frame.f_lineno
-        branches_on_size = is_size(self) and is_user_code(file) and not only_raises_or_warns(file, line)
+        where = SourceLocation.read(frame.f_code.co_filename, frame.f_lineno)
+        branches_on_size = is_size(self) and where.is_user_code and not where.only_raises_or_warns
         with warnings.catch_warnings(record=True) as caught:
             outcome = original(self)
         if branches_on_size:
-            branches.append(Branch(torch._C._get_value_trace(self), outcome, code_line(file, line)))  # type: ignore[attr-defined]
+            branches.append(Branch(torch._C._get_value_trace(self), outcome, where))  # type: ignore[attr-defined]
         else:
             for each in caught:
                 warnings.warn(each.message, each.category, stacklevel=2)  # the line of the test, not this one

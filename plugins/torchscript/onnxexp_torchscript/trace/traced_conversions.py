@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.frontends import is_user_code
+from onnxexp.graph import SourceLocation
 from onnxexp_torchscript.trace.inplace_size_arithmetic import is_size
 from onnxexp_torchscript.trace.size_rounding import truncated
 
@@ -67,7 +67,8 @@ def traced_conversions(recorded: Iterable[Any]) -> list[tuple[Any, str, Any]]:
     The owners are the modules where the tracer has warned of a conversion.
     """
     converting = ("Converting a tensor to a Python integer", "Converting a tensor to a Python float")
-    files = {each.filename for each in recorded if str(each.message).startswith(converting) and is_user_code(each.filename)}
+    found = {each.filename for each in recorded if str(each.message).startswith(converting)}
+    files = {file for file in found if SourceLocation(file=file).is_user_code}
     if not files:
         return []
     modules = [each for each in list(sys.modules.values()) if getattr(each, "__file__", None) in files]

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.frontends import code_line, only_raises_or_warns
+from onnxexp.graph import SourceLocation
 from onnxexp_torchscript.trace.traced_conversions import traced_conversions
 
 
@@ -38,6 +38,7 @@ def fixed_places(recorded: Sequence[Any]) -> list[str]:
         text = str(warning.message).partition(". ")[0].partition(" might cause")[0]
         if text.endswith("registered as constants in the trace"):
             continue  # of numbers; those that were read from a tensor have a warning where that is
-        if not only_raises_or_warns(warning.filename, warning.lineno):  # a check, which the example has passed
-            places[f"{text} at {code_line(warning.filename, warning.lineno)}"] = None
+        where = SourceLocation.read(warning.filename, warning.lineno)
+        if not where.only_raises_or_warns:  # a check, which the example has passed
+            places[f"{text} at {where}"] = None
     return list(places)

@@ -21,9 +21,8 @@ from onnxexp import CaptureError
 from onnxexp.frontends import (
     DynamicSpec,
     ShapeEnvSnapshot,
-    dim_text,
+    SizeNames,
     fake_kernels,
-    name_of_size,
 )
 from onnxexp.graph import Dim, ScalarType, SourceLocation, TensorType, Type, Value
 from onnxexp.torch_ops import functional_overload, overload
@@ -59,7 +58,7 @@ class TypeInference:
 
     Attributes:
         mode: The fake mode, created when the first kernel runs.
-        names: The readable name of each symbol.
+        names: The readable names of the sizes.
         unbacked: The symbols for sizes that depend on data.
         inputs: The symbolic sizes by leaf and axis, and the symbolic numbers.
         least: The least size that the user asked for, by the size of an axis.
@@ -69,7 +68,7 @@ class TypeInference:
     def __init__(self, *, traced: bool = False) -> None:
         self._traced = traced  # a second trace, at other sizes, shows sizes that are not equal there
         self.unbacked = UnbackedSizes()
-        self.names: dict[sympy.Expr, str] = {}
+        self.names = SizeNames()
         self.texts: dict[str, Any] = {}
         self._fakes: dict[Value, Any] = {}
         self._made: dict[Value, Any] = {}
@@ -115,7 +114,7 @@ class TypeInference:
         value = Value(name, ScalarType(kind) if kind in (bool, int, float) else TensorType(None, None))
         if index in spec.scalars:
             symbol = self.unbacked.any_number(kind)
-            self.names.setdefault(symbol.node.expr, name_of_size(spec.scalars[index].name or name, set(self.names.values())))
+            self.names.setdefault(symbol.node.expr, self.names.unused(spec.scalars[index].name or name))
             self.inputs[index, None] = symbol
             self.record(value, symbol)
         return value
@@ -139,7 +138,7 @@ class TypeInference:
             self.env.constrain_symbol_range(symbol, -int_oo, int_oo)
             self.env.var_to_sources[symbol] = [constant_source(f"__onnxexp_{symbol}")]
             self.texts[key] = self.env.create_symintnode(symbol, hint=size)
-            self.names[symbol] = name_of_size(name, set(self.names.values()))
+            self.names[symbol] = self.names.unused(name)
         return self.texts[key]
 
     # Recorded fakes
@@ -358,7 +357,7 @@ class TypeInference:
         if isinstance(size, int):
             return size
         expr = size.node.expr if isinstance(size, torch.SymInt) else sympy.sympify(size, strict=True)
-        readable = dim_text(self.expanded(expr), self.names)
+        readable = self.names.text(self.expanded(expr))
         if isinstance(readable, str):
             self.texts.setdefault(readable, size)
         return readable

@@ -9,7 +9,7 @@ import pytest
 import sympy
 from torch.utils._sympy.functions import FloorDiv, PythonMod
 
-from onnxexp._capture.size_text import dim_text
+from onnxexp._capture.size_names import SizeNames
 
 A, B, C = sympy.symbols("a b c", integer=True, positive=True)
 VALUES = {"a": 360, "b": 3, "c": 5}
@@ -32,7 +32,7 @@ VALUES = {"a": 360, "b": 3, "c": 5}
 def test_a_text_has_the_value_of_its_size(size: Callable[[], Any]) -> None:
     """Python computes the text, sympy the expression."""
     expr = size()
-    text = dim_text(expr, {A: "a", B: "b", C: "c"})
+    text = SizeNames({A: "a", B: "b", C: "c"}).text(expr)
     assert eval(str(text), {}, dict(VALUES)) == expr.xreplace(
         {symbol: sympy.Integer(VALUES[symbol.name]) for symbol in (A, B, C)}
     )

@@ -1,4 +1,4 @@
-"""Readable texts of symbolic sizes, such as ``batch`` or ``(seq + 1)//2``."""
+"""Readable names of symbolic sizes, such as ``batch`` or ``(seq + 1)//2``."""
 
 from __future__ import annotations
 
@@ -13,35 +13,45 @@ from sympy.printing.precedence import PRECEDENCE  # type: ignore[import-untyped]
 from sympy.printing.str import StrPrinter  # type: ignore[import-untyped]
 
 from onnxexp._neutral_graph import Dim
+from onnxexp._request.unique_names import unused_name
+from onnxexp._user_warnings import warn
 
 
-def dim_text(size: Any, names: dict[sympy.Expr, str]) -> Dim:
-    """Return a size as a number, or the readable text of a symbolic one.
+class SizeNames(dict[sympy.Expr, str]):
+    """The readable names of the symbolic sizes of one capture.
 
-    `names` maps symbols to their names; symbols without a name are called ``dim_0``, ``dim_1``, …. The function adds these names,
-    and the texts that it makes, to `names`.
+    Symbols without a name are called ``dim_0``, ``dim_1``, …. The texts of sizes add these names, and themselves.
     """
-    expr = size.node.expr if isinstance(size, (torch.SymInt, torch.SymFloat, torch.SymBool)) else sympy.sympify(size, strict=True)
-    if expr.is_number:
-        return int(expr)
-    if expr not in names:
-        _name_new(names, expr)
-        names.setdefault(expr, _text(expr, names, nonnegative=True))
-    return names[expr]
 
+    def text(self, size: Any) -> Dim:
+        """Return a size as a number, or the readable text of a symbolic one."""
+        is_symbolic = isinstance(size, (torch.SymInt, torch.SymFloat, torch.SymBool))
+        expr = size.node.expr if is_symbolic else sympy.sympify(size, strict=True)
+        if expr.is_number:
+            return int(expr)
+        if expr not in self:
+            self._name_new(expr)
+            self.setdefault(expr, _text(expr, self, nonnegative=True))
+        return self[expr]
 
-def condition_text(condition: sympy.Basic, names: dict[sympy.Expr, str]) -> str:
-    """Return the readable text of a condition on sizes and numbers."""
-    _name_new(names, condition)
-    return _text(condition, names)
+    def condition(self, condition: sympy.Basic) -> str:
+        """Return the readable text of a condition on sizes and numbers."""
+        self._name_new(condition)
+        return _text(condition, self)
 
+    def unused(self, name: str) -> str:
+        """Return an unused name, with a warning where the user gave it to another size."""
+        unused = unused_name(name, set(self.values()))
+        if unused != name:
+            warn(f"two sizes that differ in the example are called {name}; one of them is {unused} in the file")
+        return unused
 
-def _name_new(names: dict[sympy.Expr, str], expr: sympy.Basic) -> None:
-    """Name the symbols that have no name yet."""
-    for symbol in sorted(expr.free_symbols, key=_order):
-        if symbol not in names:
-            used = set(names.values())
-            names[symbol] = next(name for name in (f"dim_{n}" for n in itertools.count()) if name not in used)
+    def _name_new(self, expr: sympy.Basic) -> None:
+        """Name the symbols that have no name yet."""
+        for symbol in sorted(expr.free_symbols, key=_order):
+            if symbol not in self:
+                used = set(self.values())
+                self[symbol] = next(name for name in (f"dim_{n}" for n in itertools.count()) if name not in used)
 
 
 def _text(expr: sympy.Basic, names: Mapping[sympy.Expr, str], **assumptions: bool) -> str:

@@ -1,0 +1,133 @@
+"""The location of a node in the user's program, and whose code a file is."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import itertools
+import linecache
+import os
+import re
+import sysconfig
+import textwrap
+from collections.abc import Sequence
+
+import torch
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_BESIDE_TORCH = os.path.dirname(_TORCH[:-1]) + os.sep
+_MODULES = os.path.join(_TORCH, "nn") + os.sep
+_CALLING = torch.nn.modules.module.__file__
+_NOT_THE_USERS = (_TORCH, "torch/", os.path.dirname(__file__) + os.sep, "<")
+"""torch and onnxexp; files that torch names without their folder; code without a file, which fx generates."""
+_TYPED_IN = ("<stdin>", "<ipython-input")
+_STDLIB = sysconfig.get_path("stdlib") + os.sep
+_PLUGINS = re.compile(r"[\\/]onnxexp_\w+[\\/]")
+"""Our plugins call the user's code during a capture; their frames are never the user's."""
+_PACKAGES = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
+
+_CONDITION = 8
+"""The number of lines that a condition is taken to have at most."""
+_MESSAGES = {"warn", "warn_once", "warning", "warning_once", "info", "debug", "print"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SourceLocation:
+    """The location of a node in the user's program. Each field may be empty (line 0).
+
+    Attributes:
+        scope: The path of the module (``"encoder.layer.0"``).
+        module: The name of the module's class.
+        file, line, code: The innermost line of the user's source.
+    """
+
+    scope: str = ""
+    module: str = ""
+    file: str = ""
+    line: int = 0
+    code: str = ""
+
+    def __str__(self) -> str:
+        parts = [
+            f'File "{self.file}", line {self.line}' if self.file else "",
+            f"in {self.scope} ({self.module})" if self.scope else "",
+        ]
+        place = ", ".join(part for part in parts if part)
+        return f"{place}: {self.code}" if self.code else place
+
+    @classmethod
+    def read(cls, file: str, line: int) -> SourceLocation:
+        """Return a line of a file with its source text."""
+        return cls(file=file, line=line, code=linecache.getline(file, line).strip())
+
+    @property
+    def is_user_code(self) -> bool:
+        """Whether the file belongs to neither torch, onnxexp nor Python's library."""
+        return is_user_code(self.file)
+
+    @property
+    def is_torch_nn(self) -> bool:
+        """Whether the file is torch.nn's, but not the one that calls every module."""
+        return is_torch_nn(self.file)
+
+    @property
+    def only_raises_or_warns(self) -> bool:
+        """Whether the line is an assertion, or an ``if`` that only raises or warns."""
+        return only_raises_or_warns(self.file, self.line)
+
+
+@functools.lru_cache(maxsize=4096)
+def is_user_code(file: str) -> bool:
+    """Return whether a file belongs to neither torch, onnxexp nor Python's library."""
+    if file.startswith(_NOT_THE_USERS):
+        return file.startswith(_TYPED_IN)
+    return not _PLUGINS.search(file) and (not file.startswith(_STDLIB) or bool(_PACKAGES.search(file)))
+
+
+def is_installed(file: str) -> bool:
+    """Return whether a file belongs to an installed package, as torch does."""
+    return file.startswith(_BESIDE_TORCH) or bool(_PACKAGES.search(file))
+
+
+def is_torch_nn(file: str) -> bool:
+    """Return whether a file is torch.nn's, but not the one that calls every module."""
+    return file.startswith(_MODULES) and file != _CALLING
+
+
+@functools.lru_cache(maxsize=4096)
+def only_raises_or_warns(file: str, line: int) -> bool:
+    """Return whether a line is an assertion, or an ``if`` that only raises or warns."""
+    code = linecache.getline(file, line).strip()
+    if code.startswith("assert ") or "_check(" in code:
+        return True
+    lines = linecache.getlines(file)
+    for start in range(line - 1, max(line - 1 - _CONDITION, -1), -1):  # the condition may have several lines
+        if "".join(lines[start : start + 1]).lstrip().startswith(("if ", "if(", "elif ")):
+            body, has_else = _branch(lines[start:], line - 1 - start)
+            return bool(body) and (isinstance(body[-1], ast.Raise) or (not has_else and all(map(_warns, body))))
+    return False
+
+
+def _branch(lines: Sequence[str], place: int) -> tuple[list[ast.stmt], bool]:
+    """Return the statements of the first line's ``if``, and whether it has an else.
+
+    There are none where the line at `place` is not in its condition.
+    """
+    indents = [len(line) - len(line.lstrip()) for line in lines]
+    following = zip(lines[1:], indents[1:], strict=True)
+    within = itertools.takewhile(lambda each: each[1] > indents[0] or each[0].lstrip()[:1] in ("", "#", ")"), following)
+    block = [*lines[:1], *(line for line, _ in within)]
+    try:
+        [statement] = ast.parse(textwrap.dedent("".join(block)).removeprefix("el")).body
+    except (SyntaxError, ValueError):  # the first line is within a statement
+        return [], False
+    if not isinstance(statement, ast.If) or place >= (statement.test.end_lineno or 0):
+        return [], False
+    return statement.body, "".join(lines[len(block) : len(block) + 1]).lstrip().startswith(("else", "elif"))
+
+
+def _warns(statement: ast.stmt) -> bool:
+    """Return whether a statement only calls a function that shows a message."""
+    function = statement.value.func if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) else None
+    return isinstance(function, (ast.Name, ast.Attribute)) and ast.unparse(function).rpartition(".")[2] in _MESSAGES
