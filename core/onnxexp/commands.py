@@ -13,33 +13,26 @@ if TYPE_CHECKING:
     from onnxexp._cli.text_or_json import Output, Progress
     from onnxexp._model.printable_text import one_line
     from onnxexp._request.untrusted_files import parse_toml, read_json
-    from onnxexp._serialize.atomic_file import checked_target, file_errors, new_file, write_file
-    from onnxexp._serialize.atomic_folder import checked_folder, new_folder
-    from onnxexp._serialize.file_list import MANIFEST, written_files
+    from onnxexp._serialize.atomic_file import OutputFile
+    from onnxexp._serialize.atomic_folder import OutputFolder
     from onnxexp._serialize.hidden_folder import temporary_folder
     from onnxexp._serialize.model_reader import read_model
     from onnxexp._suggest import nearest
 
 __all__ = [
-    "MANIFEST",
     "Output",
+    "OutputFile",
+    "OutputFolder",
     "PluginSelection",
     "Progress",
     "Target",
-    "checked_folder",
-    "checked_target",
-    "file_errors",
     "nearest",
-    "new_file",
-    "new_folder",
     "one_line",
     "parse_toml",
     "read_json",
     "read_model",
     "temporary_folder",
-    "write_file",
     "write_new",
-    "written_files",
 ]
 
 __getattr__, __dir__ = lazy_names(
@@ -51,9 +44,8 @@ __getattr__, __dir__ = lazy_names(
         "_cli.text_or_json": "Output Progress",
         "_model.printable_text": "one_line",
         "_request.untrusted_files": "parse_toml read_json",
-        "_serialize.atomic_file": "checked_target file_errors new_file write_file",
-        "_serialize.atomic_folder": "checked_folder new_folder",
-        "_serialize.file_list": "MANIFEST written_files",
+        "_serialize.atomic_file": "OutputFile",
+        "_serialize.atomic_folder": "OutputFolder",
         "_serialize.hidden_folder": "temporary_folder",
         "_serialize.model_reader": "read_model",
         "_suggest": "nearest",

@@ -35,7 +35,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     started = time.perf_counter()
     with Progress() as progress:
         progress.stage("loading torch and transformers")
-        from onnxexp.commands import written_files
+        from onnxexp.commands import OutputFolder
         from onnxexp_transformers.export_model import export
 
         progress.stage(f"exporting {options.target}")
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
             **dataclasses.asdict(PluginSelection.read(options)),
         )
     folder = options.output.absolute()
-    files = written_files(folder)
+    files = OutputFolder(folder).written_files()
     seconds = time.perf_counter() - started
     nodes = {name: len(program.model.graph) for name, program in exported.programs.items()}
     output.pairs(
