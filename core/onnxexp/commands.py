@@ -7,59 +7,47 @@ from typing import TYPE_CHECKING
 from onnxexp._lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from onnxexp._cli.common_arguments import add_selection, selection
-    from onnxexp._cli.model_target import Target, load_target
+    from onnxexp._cli.common_arguments import PluginSelection
+    from onnxexp._cli.model_target import Target
     from onnxexp._cli.plugin_scaffold import write_new
     from onnxexp._cli.text_or_json import Output, Progress
     from onnxexp._model.printable_text import one_line
-    from onnxexp._request.untrusted_files import parse_json, parse_toml, read_json
-    from onnxexp._serialize.atomic_file import checked_target, file_errors, new_file, write_file
-    from onnxexp._serialize.atomic_folder import checked_folder, new_folder
-    from onnxexp._serialize.file_list import MANIFEST, written_files
+    from onnxexp._request.untrusted_files import parse_toml, read_json
+    from onnxexp._serialize.atomic_file import OutputFile
+    from onnxexp._serialize.atomic_folder import OutputFolder
     from onnxexp._serialize.hidden_folder import temporary_folder
-    from onnxexp._serialize.model_reader import parse_model, read_model
+    from onnxexp._serialize.model_reader import read_model
     from onnxexp._suggest import nearest
 
 __all__ = [
-    "MANIFEST",
     "Output",
+    "OutputFile",
+    "OutputFolder",
+    "PluginSelection",
     "Progress",
     "Target",
-    "add_selection",
-    "checked_folder",
-    "checked_target",
-    "file_errors",
-    "load_target",
     "nearest",
-    "new_file",
-    "new_folder",
     "one_line",
-    "parse_json",
-    "parse_model",
     "parse_toml",
     "read_json",
     "read_model",
-    "selection",
     "temporary_folder",
-    "write_file",
     "write_new",
-    "written_files",
 ]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "_cli.common_arguments": "add_selection selection",
-        "_cli.model_target": "Target load_target",
+        "_cli.common_arguments": "PluginSelection",
+        "_cli.model_target": "Target",
         "_cli.plugin_scaffold": "write_new",
         "_cli.text_or_json": "Output Progress",
         "_model.printable_text": "one_line",
-        "_request.untrusted_files": "parse_json parse_toml read_json",
-        "_serialize.atomic_file": "checked_target file_errors new_file write_file",
-        "_serialize.atomic_folder": "checked_folder new_folder",
-        "_serialize.file_list": "MANIFEST written_files",
+        "_request.untrusted_files": "parse_toml read_json",
+        "_serialize.atomic_file": "OutputFile",
+        "_serialize.atomic_folder": "OutputFolder",
         "_serialize.hidden_folder": "temporary_folder",
-        "_serialize.model_reader": "parse_model read_model",
+        "_serialize.model_reader": "read_model",
         "_suggest": "nearest",
     },
 )

@@ -20,7 +20,7 @@ import pytest
 
 from onnxexp._errors import OptionError, SerializeError
 from onnxexp._serialize import atomic_folder
-from onnxexp._serialize.atomic_folder import checked_folder, new_folder
+from onnxexp._serialize.atomic_folder import OutputFolder
 from onnxexp._serialize.file_list import MANIFEST
 from tests.faults.folder_kills import HOWS, state, write, write_user_files
 from tests.faults.interrupted import KILL, interrupted
@@ -59,7 +59,7 @@ def test_the_users_files_stay(folder: Path) -> None:
 
 @pytest.mark.usefixtures("way")
 def test_files_of_the_earlier_export_go(folder: Path) -> None:
-    with new_folder(folder, {}) as place:
+    with OutputFolder(folder).replaced({}) as place:
         Path(place, "other.onnx").write_text("other")
     assert {*os.listdir(folder)} == {"other.onnx", MANIFEST, *USERS}
 
@@ -85,11 +85,11 @@ def test_a_file_that_was_changed_is_the_users(folder: Path, edit: Callable[[str]
     with pytest.raises(
         OptionError, match=r"yours, or were changed since the last export: README.md; to fix this, move or delete them"
     ):
-        checked_folder(folder, ["README.md", "model.onnx"])
+        OutputFolder(folder).check(["README.md", "model.onnx"])
     with pytest.raises(OptionError, match="README.md"):
         write(folder, "new")
     assert (folder / "model.onnx").read_text() == "old" and os.listdir(folder.parent) == ["out"]
-    with new_folder(folder, {}) as place:  # an export without such a file keeps it
+    with OutputFolder(folder).replaced({}) as place:  # an export without such a file keeps it
         Path(place, "other.onnx").write_text("other")
     assert (folder / "README.md").read_text() == changed
     (folder / "README.md").rename(folder / "mine.md")  # the cure
@@ -110,7 +110,7 @@ def manifests() -> Iterator[tuple[str, bytes]]:
 def test_a_manifest_without_a_list(folder: Path, manifest: bytes) -> None:
     (folder / MANIFEST).write_bytes(manifest)
     with pytest.raises(OptionError, match=r"without a list.*move or delete the folder, or give a new one"):
-        checked_folder(folder, ["model.onnx"])
+        OutputFolder(folder).check(["model.onnx"])
     with pytest.raises(OptionError):
         write(folder, "new")
     assert (folder / "model.onnx").read_text() == "old"
@@ -121,11 +121,11 @@ def test_a_manifest_that_never_ends(folder: Path) -> None:
     (folder / MANIFEST).unlink()
     os.mkfifo(folder / MANIFEST)
     with pytest.raises(OptionError, match="is no earlier export"):
-        checked_folder(folder)
+        OutputFolder(folder).check()
     (folder / MANIFEST).unlink()
     (folder / MANIFEST).symlink_to("/dev/zero")
     with pytest.raises(OptionError, match="is no earlier export"):
-        checked_folder(folder)
+        OutputFolder(folder).check()
 
 
 def test_names_in_a_manifest_lead_nowhere(folder: Path) -> None:
@@ -154,7 +154,7 @@ def test_bad_destinations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         ("/", "is the root of a file system"),
         ("a\0b", "has a NUL character"),
     ]:
-        for act in (checked_folder, lambda path: write(path, "new")):
+        for act in (lambda path: OutputFolder(path).check(), lambda path: write(path, "new")):
             with pytest.raises(OptionError, match=message):
                 act(path)
     assert {*os.listdir(tmp_path)} == {"file", "other", "here"}
@@ -165,7 +165,7 @@ def test_bad_destinations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_folder_without_permission(folder: Path) -> None:
     folder.chmod(0o555)
     with pytest.raises(SerializeError, match="no permission to write in"):
-        checked_folder(folder)
+        OutputFolder(folder).check()
     folder.chmod(0o755)
 
 
@@ -193,7 +193,7 @@ def test_an_error_while_the_folder_is_written(folder: Path, error: BaseException
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
     def fail() -> None:
-        with new_folder(folder, {}) as place:
+        with OutputFolder(folder).replaced({}) as place:
             Path(place, "model.onnx").write_text("new")
             raise error
 
@@ -283,7 +283,7 @@ def test_what_the_user_writes_at_the_last_moment_stays(folder: Path, monkeypatch
 def test_an_export_that_was_published_at_the_last_moment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def change() -> None:
         monkeypatch.undo()
-        with new_folder(folder, {}) as place:
+        with OutputFolder(folder).replaced({}) as place:
             Path(place, "other.onnx").write_text("other")
 
     _late(change, monkeypatch)
@@ -301,7 +301,7 @@ def test_threads_that_export_into_one_folder(folder: Path) -> None:
 
 @posix
 def test_a_live_export_is_left_alone(folder: Path) -> None:
-    with new_folder(folder, {}) as place:
+    with OutputFolder(folder).replaced({}) as place:
         Path(place, "model.onnx").write_text("outer")
         write(folder.parent / "other", "new")
         assert Path(place, "model.onnx").read_text() == "outer"

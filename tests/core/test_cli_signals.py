@@ -42,7 +42,7 @@ _MODELS = """
 """
 _COMMAND = """
     from pathlib import Path
-    from onnxexp._serialize.atomic_file import write_file
+    from onnxexp._serialize.atomic_file import OutputFile
 
     SUMMARY = "write a file"
 
@@ -50,7 +50,7 @@ _COMMAND = """
         parser.add_argument("file", type=Path)
 
     def run(options, output):
-        write_file(options.file, "new")
+        OutputFile(options.file).write("new")
         return 0
 """
 

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 
 from onnxexp import OptionError
 from onnxexp._serialize import WriteOptions, save
-from onnxexp._serialize.model_reader import parse_model, read_model
+from onnxexp._serialize.model_reader import read_model
 
 DATA = np.arange(6, dtype=np.float32)
 SECRET = "the private file"
@@ -252,7 +252,7 @@ def test_the_data_of_a_link_is_beside_its_target(tmp_path: Path) -> None:
 
 def test_a_model_in_memory_has_no_other_files() -> None:
     with pytest.raises(OptionError, match="the model: tensor 'w' has external data .* a model in memory has no folder"):
-        parse_model(model(external()).SerializeToString(), "the model")
+        read_model(model(external()).SerializeToString())
 
 
 @pytest.mark.parametrize("change", [lambda tensor: tensor.dims.append(-2), lambda tensor: tensor.dims.extend([-2, -3])])

@@ -15,7 +15,7 @@ import torch
 import onnxexp
 from onnxexp._errors import OptionError, SerializeError
 from onnxexp._serialize import WriteOptions, save, to_proto
-from onnxexp._serialize.atomic_file import write_file
+from onnxexp._serialize.atomic_file import OutputFile
 from tests.core.tensor_models import EXTERNAL, model_of, values
 from tests.core.tiny import TINY
 
@@ -35,7 +35,7 @@ def test_names_that_no_file_can_have(name: str, reason: str, options: WriteOptio
     with pytest.raises(SerializeError, match=rf"cannot write .*a\\.*: .*{reason}. Choose another name"):
         save(model, tmp_path / name, options)
     with pytest.raises(SerializeError, match=reason):
-        write_file(tmp_path / name, "text")
+        OutputFile(tmp_path / name).write("text")
     assert not os.listdir(tmp_path)
 
 
@@ -110,7 +110,7 @@ def test_an_open_file_is_not_replaced(name: str, model: Any, tmp_path: Path) -> 
             with pytest.raises(SerializeError, match="it is an open file, which cannot be replaced. Give the file's own name"):
                 save(model, path, options)
         with pytest.raises(SerializeError, match="it is an open file"):
-            write_file(path, "text")
+            OutputFile(path).write("text")
     assert (tmp_path / "log").read_text() == "a line\n"
     assert sorted(os.listdir(tmp_path)) == ["link", "log"]
 

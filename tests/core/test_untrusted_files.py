@@ -11,7 +11,7 @@ import pytest
 
 from onnxexp import OptionError
 from onnxexp._request.checkpoint import read_checkpoint
-from onnxexp._request.untrusted_files import open_regular, parse_json, parse_toml, read_regular
+from onnxexp._request.untrusted_files import open_regular, parse_toml, read_json, read_regular
 
 posix = pytest.mark.skipif(os.name != "posix", reason="POSIX's links, pipes and devices")
 
@@ -36,10 +36,13 @@ def test_a_file_that_is_too_large(tmp_path: Path) -> None:
         read_regular(tmp_path / "file", 4)
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, "1" * 5000, "", b"\xff", "{", '{"a": 1}}'], ids=lambda text: str(text[:9]))
-def test_json_that_is_none(text: str | bytes) -> None:
-    with pytest.raises(OptionError, match="the text is not valid JSON: .*; to fix this, "):
-        parse_json(text, "the text")
+@pytest.mark.parametrize("text", [b"[" * 100_000, b"1" * 5000, b"", b"\xff", b"{", b'{"a": 1}}'], ids=lambda text: str(text[:9]))
+def test_json_that_is_none(text: bytes, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="the answer is not valid JSON: .*; to fix this, "):
+        read_json(text, "the answer")
+    (tmp_path / "file.json").write_bytes(text)
+    with pytest.raises(OptionError, match=r"file.json is not valid JSON: .*; to fix this, "):
+        read_json(tmp_path / "file.json")
 
 
 def test_keys_of_many_parts_are_read() -> None:

@@ -1,4 +1,4 @@
-"""`write_file` writes pages, tables and logs as safely as models are written."""
+"""`OutputFile` writes pages, tables and logs as safely as models are written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from onnxexp._errors import SerializeError
-from onnxexp._serialize.atomic_file import write_file
+from onnxexp._serialize.atomic_file import OutputFile
 
 
 @pytest.fixture
@@ -25,10 +25,10 @@ def umask() -> Iterator[None]:
 @pytest.mark.usefixtures("umask")
 def test_permissions(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    write_file(path, "new")
+    OutputFile(path).write("new")
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
     path.chmod(0o600)
-    write_file(path, "newer")
+    OutputFile(path).write("newer")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600 and path.read_text() == "newer"
 
 
@@ -36,18 +36,18 @@ def test_links_are_followed(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "store" / "file")
     for text in ("new", "newer"):
-        write_file(tmp_path / "link", text)
+        OutputFile(tmp_path / "link").write(text)
         assert (tmp_path / "link").is_symlink() and (tmp_path / "store" / "file").read_text() == text
     assert sorted(os.listdir(tmp_path)) == ["link", "store"]
 
 
 def test_lone_surrogates_are_escaped(tmp_path: Path) -> None:
-    write_file(tmp_path / "file", "ü \udcff \ud800")
+    OutputFile(tmp_path / "file").write("ü \udcff \ud800")
     assert (tmp_path / "file").read_bytes() == "ü ".encode() + rb"\udcff \ud800"
 
 
 def test_bytes_are_written_as_they_are(tmp_path: Path) -> None:
-    write_file(tmp_path / "file", memoryview(b"\x00\r\n\xff"), lasting=True)
+    OutputFile(tmp_path / "file").write(memoryview(b"\x00\r\n\xff"), lasting=True)
     assert (tmp_path / "file").read_bytes() == b"\x00\r\n\xff"
 
 
@@ -60,7 +60,7 @@ def test_what_replaces_a_file_or_shall_last_is_on_the_disk(
     monkeypatch.setattr(os, "fsync", flushed.append)
     if old:
         (tmp_path / "file").write_text("old")
-    write_file(tmp_path / "file", "new", lasting=lasting)
+    OutputFile(tmp_path / "file").write("new", lasting=lasting)
     assert bool(flushed) == (old or lasting)
 
 
@@ -72,7 +72,7 @@ def test_an_error_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Monkey
     with monkeypatch.context() as patched:
         patched.setattr(os, "replace", fail)
         with pytest.raises(SerializeError, match=r"cannot write .*file: Input/output error. .*unharmed"):
-            write_file(tmp_path / "file", "new")
+            OutputFile(tmp_path / "file").write("new")
     assert os.listdir(tmp_path) == ["file"] and (tmp_path / "file").read_text() == "old"
 
 
@@ -82,5 +82,5 @@ def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.Monk
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "scandir", denied)  # root may list every folder
-    write_file(tmp_path / "file", "new")
+    OutputFile(tmp_path / "file").write("new")
     assert (tmp_path / "file").read_text() == "new"

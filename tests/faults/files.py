@@ -17,7 +17,7 @@ import onnxexp
 from onnxexp._cli.pt2_archive import load_archive
 from onnxexp._model.onnxruntime_session import Session
 from onnxexp._request import config
-from onnxexp._serialize.file_list import written_files
+from onnxexp._serialize.atomic_folder import OutputFolder
 from onnxexp._serialize.model_reader import read_model
 
 from .damaged import Kind, command, outcomes
@@ -204,7 +204,7 @@ KINDS = (
     Kind("config.json", _configuration, _load_configuration),
     Kind("onnxexp.toml", functools.partial(_settings, "onnxexp.toml", ""), _read_settings),
     Kind("pyproject.toml", functools.partial(_settings, "pyproject.toml", "[tool.onnxexp]\n"), _read_settings),
-    Kind("onnxexp.json of a folder", _manifest, lambda path: written_files(path.parent)),
+    Kind("onnxexp.json of a folder", _manifest, lambda path: OutputFolder(path.parent).written_files()),
     Kind("results of a sweep", _results, _read_results),
 )
 

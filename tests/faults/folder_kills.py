@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from onnxexp._serialize.atomic_folder import new_folder
+from onnxexp._serialize.atomic_folder import OutputFolder
 from onnxexp._serialize.file_list import MANIFEST
 
 from .fault import Fault, Row
@@ -23,7 +23,7 @@ _ROUNDS = 300
 
 def write(folder: str | Path, tag: str) -> None:
     """Write a small export, each of whose files has the tag."""
-    with new_folder(folder, {"tag": tag}) as place:
+    with OutputFolder(folder).replaced({"tag": tag}) as place:
         for name in ("model.onnx", "README.md"):
             Path(place, name).write_text(tag)
 

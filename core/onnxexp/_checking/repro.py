@@ -14,7 +14,7 @@ from onnxexp._checking.evidence import Evidence
 from onnxexp._model.printable_text import one_line
 from onnxexp._neutral_graph import Node, Value
 from onnxexp._serialize import WriteOptions, save
-from onnxexp._serialize.atomic_file import file_errors, write_file
+from onnxexp._serialize.atomic_file import OutputFile, file_errors
 from onnxexp._torch_ops.schemas import overload
 
 
@@ -33,7 +33,7 @@ def write_repro(evidence: Evidence, text: str, folder: Path) -> Path:
     inputs = {names[value]: tensor for value, tensor in evidence.inputs.items()}
     data = io.BytesIO()
     torch.save({"feeds": dict(evidence.feeds), "inputs": inputs, "expected": list(evidence.expected)}, data)
-    write_file(folder / "data.pt", data.getbuffer())
+    OutputFile(folder / "data.pt").write(data.getbuffer())
     if calls is None:
         reference = ['expected = data["expected"]  # torch\'s results; the nodes have blocks, which a script cannot call']
     else:
@@ -45,7 +45,7 @@ def write_repro(evidence: Evidence, text: str, folder: Path) -> Path:
         comment="\n".join(f"# {one_line(line)}".rstrip() for line in text.splitlines()), reference="\n".join(reference)
     )
     path = folder / "repro.py"
-    write_file(path, script)
+    OutputFile(path).write(script)
     return path
 
 

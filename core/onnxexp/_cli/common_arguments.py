@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,26 +32,53 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_selection(parser: argparse.ArgumentParser, *, inherited: bool = False) -> None:
-    """Declare the arguments that select plugins and opset.
+@dataclasses.dataclass(frozen=True)
+class PluginSelection:
+    """The plugins and the opset that a command line selects.
 
-    With `inherited`, an absent argument keeps the parent command's value.
+    The fields have the names and the values of the arguments of `export`.
     """
-    none: Any = argparse.SUPPRESS if inherited else None
-    empty: Any = argparse.SUPPRESS if inherited else []
-    group = parser.add_argument_group("plugins and opset (they override the configuration, see `onnxexp config`)")
-    group.add_argument("--opset", type=int, metavar="N", default=none, help="the target opset")
-    group.add_argument(
-        "--plugins",
-        action="append",
-        metavar="A,B",
-        default=none,
-        help="exactly these plugins; `...` stands for every other installed one",
-    )
-    group.add_argument("--without", action="append", metavar="A,B", default=empty, help="leave these plugins out")
-    group.add_argument(
-        "--prefer", action="append", metavar="OP=PLUGIN", default=empty, help="the plugin for an operator that several claim"
-    )  # fmt: skip
+
+    opset_version: int | None
+    plugins: list[str] | None
+    without: list[str]
+    prefer: dict[str, str] | None
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser, *, inherited: bool = False) -> None:
+        """Declare the arguments of a command that `read` needs.
+
+        With `inherited`, an absent argument keeps the parent command's value.
+        """
+        none: Any = argparse.SUPPRESS if inherited else None
+        empty: Any = argparse.SUPPRESS if inherited else []
+        group = parser.add_argument_group("plugins and opset (they override the configuration, see `onnxexp config`)")
+        group.add_argument("--opset", type=int, metavar="N", default=none, help="the target opset")
+        group.add_argument(
+            "--plugins",
+            action="append",
+            metavar="A,B",
+            default=none,
+            help="exactly these plugins; `...` stands for every other installed one",
+        )
+        group.add_argument("--without", action="append", metavar="A,B", default=empty, help="leave these plugins out")
+        group.add_argument(
+            "--prefer", action="append", metavar="OP=PLUGIN", default=empty, help="the plugin for an operator that several claim"
+        )  # fmt: skip
+
+    @classmethod
+    def read(cls, options: argparse.Namespace) -> PluginSelection:
+        """Read the selection from a parsed command line.
+
+        Raises OptionError where an argument has another form.
+        """
+        prefer: dict[str, str] = {}
+        for pair in names(options.prefer) or ():
+            op, equals, plugin = pair.rpartition("=")
+            if not equals or "::" not in op or not plugin:
+                raise OptionError(f"--prefer {pair}: expected OP=PLUGIN, as in aten::gelu=my-pack")
+            prefer[op.strip()] = plugin.strip()
+        return cls(options.opset, names(options.plugins), names(options.without) or [], prefer or None)
 
 
 def add_target(parser: argparse.ArgumentParser, *, dynamic: bool = True) -> None:
@@ -80,17 +108,6 @@ def names(values: Sequence[str] | None) -> list[str] | None:
     if values is None:
         return None
     return [part.strip() for value in values for part in value.split(",") if part.strip()]
-
-
-def selection(options: argparse.Namespace) -> dict[str, Any]:
-    """Return `plugins`, `without` and `prefer` in the form of `export`."""
-    prefer: dict[str, str] = {}
-    for pair in names(options.prefer) or ():
-        op, equals, plugin = pair.rpartition("=")
-        if not equals or "::" not in op or not plugin:
-            raise OptionError(f"--prefer {pair}: expected OP=PLUGIN, as in aten::gelu=my-pack")
-        prefer[op.strip()] = plugin.strip()
-    return {"plugins": names(options.plugins), "without": names(options.without) or [], "prefer": prefer or None}
 
 
 def dynamic_shapes(texts: Sequence[str]) -> dict[str, Any] | None:

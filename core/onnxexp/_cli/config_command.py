@@ -5,20 +5,20 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from onnxexp._cli.common_arguments import add_selection, selection
+from onnxexp._cli.common_arguments import PluginSelection
 from onnxexp._cli.text_or_json import Output
 from onnxexp._request import config
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    add_selection(parser)
+    PluginSelection.add_arguments(parser)
 
 
 def load(options: argparse.Namespace) -> config.Config:
     """Load the configuration, overridden by the command line."""
-    chosen = selection(options)
-    return config.load(plugins=chosen["plugins"], disable=chosen["without"], prefer=chosen["prefer"], opset=options.opset)
+    chosen = PluginSelection.read(options)
+    return config.load(plugins=chosen.plugins, disable=chosen.without, prefer=chosen.prefer, opset=chosen.opset_version)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from onnxexp._cli.common_arguments import add_selection, add_target, dynamic_shapes, names, selection
+from onnxexp._cli.common_arguments import PluginSelection, add_target, dynamic_shapes, names
 from onnxexp._cli.config_command import load as configured
 from onnxexp._cli.text_or_json import Progress
 from onnxexp._errors import OptionError
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "or what a plugin exports under a scheme of its own (`onnxexp export hf: --help` describes it)",
     )  # fmt: skip
     add_target(parser)
-    add_selection(parser)
+    PluginSelection.add_arguments(parser)
     group = parser.add_argument_group("the graph")
     group.add_argument("--input-name", action="append", metavar="NAME", help="the inputs' names, in order (repeatable)")
     group.add_argument("--output-name", action="append", metavar="NAME", help="the outputs' names, in order (repeatable)")
@@ -82,19 +82,18 @@ def prepare(options: argparse.Namespace, progress: Progress) -> Prepared:
     `sys.path`, and no plugin may come from there.
     """
     progress.stage("loading torch and the plugins")
-    from onnxexp._cli.model_target import load_target
+    from onnxexp._cli.model_target import Target
     from onnxexp._cli.stage_progress import Stages
     from onnxexp._plugins import loading
 
-    chosen = selection(options)
+    chosen = PluginSelection.read(options)
     with flags_in_messages(options):
         loading.load(configured(options))
     progress.stage(f"loading {options.target}")
-    target = load_target(options.target, options.input, trusted=options.allow_pickle)
+    target = Target.load(options.target, options.input, trusted=options.allow_pickle)
     shapes = dynamic_shapes(options.dynamic)
     overrides = {
-        **chosen,
-        "opset_version": options.opset,
+        **dataclasses.asdict(chosen),
         "target": options.runs_in,
         "dynamic_shapes": shapes,
         "input_names": names(options.input_name),

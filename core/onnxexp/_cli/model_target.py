@@ -44,35 +44,35 @@ class Target:
     def __post_init__(self) -> None:
         self.args = tuple(self.args) if isinstance(self.args, (tuple, list)) else (self.args,)
 
+    @staticmethod
+    def load(text: str, inputs: Sequence[str] = (), *, trusted: bool = False) -> Target:
+        """Load the target that a command's argument names.
 
-def load_target(text: str, inputs: Sequence[str] = (), *, trusted: bool = False) -> Target:
-    """Load a target.
+        The caller loads the plugins first, since a module in the working directory puts that folder on `sys.path`.
 
-    The caller loads the plugins first, since a module in the working directory puts that folder on `sys.path`.
+        Args:
+            text: ``package.module:name``, ``path/file.py:name``, ``path/file.pt2``, or ``path/file.pt``, a TorchScript file.
+            inputs: Specs of example inputs, as `--input` takes them; they replace those from the factory.
+            trusted: Whether a .pt2 file may run code while it is loaded.
 
-    Args:
-        text: ``package.module:name``, ``path/file.py:name``, ``path/file.pt2``, or ``path/file.pt``, a TorchScript file.
-        inputs: Specs of example inputs (see `read_input`); they replace those from the factory.
-        trusted: Whether a .pt2 file may run code while it is loaded.
+        Raises:
+            OptionError: The module, file or name does not exist, the object cannot be exported, or an input is missing.
+        """
+        if text.endswith(".pt2"):
+            from onnxexp._cli.pt2_archive import load_archive
 
-    Raises:
-        OptionError: The module, file or name does not exist, the object cannot be exported, or an input is missing.
-    """
-    if text.endswith(".pt2"):
-        from onnxexp._cli.pt2_archive import load_archive
-
-        target = Target(load_archive(Path(text), trusted=trusted))
-    elif text.endswith(_SCRIPTED):
-        target = Target(_scripted(Path(text)))
-    else:
-        target = _resolve(*_locate(text), text)
-    if inputs:
-        read = [read_input(spec) for spec in inputs]
-        target.args = tuple(value for name, value in read if not name)
-        target.kwargs = {name: value for name, value in read if name}
-    elif not target.args and not target.kwargs and not isinstance(target.model, ExportedProgram):
-        _check_needs_nothing(target.model, text)
-    return target
+            target = Target(load_archive(Path(text), trusted=trusted))
+        elif text.endswith(_SCRIPTED):
+            target = Target(_scripted(Path(text)))
+        else:
+            target = _resolve(*_locate(text), text)
+        if inputs:
+            read = [read_input(spec) for spec in inputs]
+            target.args = tuple(value for name, value in read if not name)
+            target.kwargs = {name: value for name, value in read if name}
+        elif not target.args and not target.kwargs and not isinstance(target.model, ExportedProgram):
+            _check_needs_nothing(target.model, text)
+        return target
 
 
 def _scripted(path: Path) -> ScriptModule:
@@ -211,7 +211,7 @@ def _check_callable(factory: Any, text: str) -> None:
 
 
 def _read(value: Any, text: str) -> Target:
-    """Parse a factory's result, see `load_target`.
+    """Parse a factory's result, see `Target.load`.
 
     The result is a model, ``(model, args)``, ``(model, args, kwargs)`` or a dict of the arguments of `export`.
     """

@@ -6,7 +6,7 @@ import argparse
 import fnmatch
 from typing import Any
 
-from onnxexp._cli.common_arguments import add_selection
+from onnxexp._cli.common_arguments import PluginSelection
 from onnxexp._cli.config_command import load
 from onnxexp._cli.text_or_json import Output, Progress
 
@@ -16,7 +16,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "pattern", nargs="?", default="", metavar="PATTERN", help="a part of the name, or a pattern such as aten::conv*"
     )
-    add_selection(parser)
+    PluginSelection.add_arguments(parser)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

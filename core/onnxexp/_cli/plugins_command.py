@@ -9,7 +9,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from onnxexp._cli.common_arguments import add_common, add_selection
+from onnxexp._cli.common_arguments import PluginSelection, add_common
 from onnxexp._cli.config_command import load
 from onnxexp._cli.dispatch_reasons import Claim, claims
 from onnxexp._cli.text_or_json import Output, Progress
@@ -26,12 +26,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("--load", action="store_true", help="load the plugins and list hooks, operators, and errors (slower)")
     parser.add_argument("--lock", action="store_true", help="print the setting `allow` that pins the active plugins")
-    add_selection(parser)
+    PluginSelection.add_arguments(parser)
     actions = parser.add_subparsers(dest="action", metavar="why OP")
     why = actions.add_parser("why", help="show which plugin lowers an operator, and why not another", allow_abbrev=False)
     why.add_argument("op", metavar="OP", help="a torch operator, such as aten::gelu or aten::add.Tensor")
     add_common(why)
-    add_selection(why, inherited=True)
+    PluginSelection.add_arguments(why, inherited=True)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

@@ -65,12 +65,12 @@ def run(options: argparse.Namespace, output: Output) -> int:
     with Progress() as progress:
         progress.stage("loading torch")
         from onnxexp._cli.file_comparison import Comparer
-        from onnxexp._cli.model_target import load_target
+        from onnxexp._cli.model_target import Target
 
         progress.stage(f"loading {options.file}")
         comparer = Comparer(options.file)
         progress.stage(f"loading {options.against}")
-        target = load_target(options.against, options.input, trusted=options.allow_pickle)
+        target = Target.load(options.against, options.input, trusted=options.allow_pickle)
         if options.weights is not None:
             target.options["weights"] = options.weights
         comparer.against(target)

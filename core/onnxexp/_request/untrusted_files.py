@@ -68,21 +68,20 @@ def read_regular(path: str | os.PathLike[str], largest: int = LARGEST_TEXT) -> b
     return contents
 
 
-def read_json(path: str | os.PathLike[str]) -> Any:
-    """Read and parse a JSON file.
+def read_json(source: str | os.PathLike[str] | bytes, what: str = "") -> Any:
+    """Read and parse JSON.
 
-    Raises OptionError where the file is unreadable or not valid JSON.
+    Args:
+        source: The path of a file, or the bytes of a text.
+        what: Where the text comes from, for messages; the default is the path.
+
+    Raises:
+        OptionError: The file is unreadable, or the text is not valid JSON.
     """
-    return parse_json(read_regular(path), _shown(path))
-
-
-def parse_json(text: str | bytes, what: str) -> Any:
-    """Parse JSON that comes from `what`.
-
-    Raises OptionError where it is not valid.
-    """
+    contents = source if isinstance(source, bytes) else read_regular(source)
+    what = what or ("the text" if isinstance(source, bytes) else _shown(source))
     try:
-        return json.loads(text)
+        return json.loads(contents)
     except (ValueError, RecursionError) as error:  # no JSON, no UTF-8, a number of 5,000 digits; 100,000 brackets
         raise OptionError(f"{what} is not valid JSON: {error}; to fix this, correct it, or download it again") from error
 

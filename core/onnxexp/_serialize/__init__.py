@@ -35,7 +35,7 @@ import onnx_ir as ir
 
 from onnxexp._builder.torch_tensor_data import BinaryWriter, TorchTensor, Transposer
 from onnxexp._errors import OptionError, SerializeError
-from onnxexp._serialize.atomic_file import NewFile, checked_target, file_errors, new_file
+from onnxexp._serialize.atomic_file import NewFile, OutputFile, file_errors, new_file
 from onnxexp._serialize.direct_files import blocks, exceeds_cache, past_cache
 from onnxexp._serialize.mapped_files import MappedFiles
 from onnxexp._serialize.new_pair import new_pair, superseded_data
@@ -137,7 +137,7 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
 
 
 def _save_files(model: ir.Model, target: str | os.PathLike[str], options: WriteOptions) -> SavedFile:
-    path, given = checked_target(target), Path(os.fsdecode(target))
+    path, given = OutputFile(target).check(), Path(os.fsdecode(target))
     if not options.external_data:
         layout, _ = lay_out(model)
         if layout.size <= (_LIMIT if options.external_data is False else _LIMIT - _MARGIN):
@@ -162,7 +162,7 @@ def _save_one(path: str, given: Path, layout: FileLayout) -> SavedFile:
 
 
 def _save_two(model: ir.Model, path: str, given: Path, threshold: int) -> SavedFile:
-    data_path = checked_target(path + ".data")
+    data_path = OutputFile(path + ".data").check()
     for file, real in ((given, path), (given.with_name(os.path.basename(path) + ".data"), data_path)):
         if os.path.realpath(os.path.dirname(real)) != os.path.realpath(given.parent):
             raise SerializeError(

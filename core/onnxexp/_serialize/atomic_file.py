@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import re
 import shutil
@@ -91,23 +92,63 @@ def new_file(path: str, *, lasting: bool = False) -> Iterator[NewFile]:
             yield file
 
 
-def write_file(path: str | os.PathLike[str], content: str | bytes | memoryview, *, lasting: bool = False) -> None:
-    """Write a whole file, or leave the old one as it is.
+class OutputFile:
+    """A file to write: the old one stays until the new one is complete.
 
-    Args:
-        path: The destination.
-        content: Bytes, or a text, which is encoded as UTF-8. Lone surrogates, as Python has them for bytes of a file's name that
-            are no UTF-8, are escaped.
-        lasting: Return when the file is on the disk. Otherwise only a file that replaces another is.
-
-    Raises:
-        SerializeError: The file cannot be written.
+    It has the permissions of the file that it replaces, otherwise those of any new file. Links are followed. Each method raises
+    SerializeError where the file cannot be written.
     """
-    target = checked_target(path)
-    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
-    with file_errors(target, len(data)), new_file(target, lasting=lasting) as file:
-        file.file.write(data)
-        file.publish()
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._given = os.fsdecode(path)
+
+    def check(self) -> str:
+        """Check that the file can be written; return its absolute path, without links."""
+        given = self._given
+        real = _resolved(given)
+        folder = os.path.dirname(real)
+        found = _status(real)
+        if (found is not None and stat.S_ISDIR(found.st_mode)) or not os.path.basename(given):
+            raise _cannot(given, "it is a folder", f"Give a file's name, such as {os.path.join(given, 'model.onnx')}.")
+        if found is not None:
+            if not stat.S_ISREG(found.st_mode):
+                raise _cannot(given, "it is not a regular file", "Open it yourself and give the file object.")
+            if not os.access(real, os.W_OK):
+                raise _cannot(given, "the file is read-only", "Change its permissions, or choose another name.")
+        if not os.access(os.path.join(folder, ""), os.W_OK | os.X_OK):  # the separator at the end has it be a folder
+            if not os.path.isdir(folder):
+                problem = "is not a folder" if os.path.exists(folder) else "does not exist"
+                raise _cannot(given, f"the folder {folder} {problem}", "Create it, or choose another place.")
+            cure = "Change its permissions, or choose another place."
+            raise _cannot(given, f"no permission to create files in {folder}", cure)
+        return real
+
+    @contextlib.contextmanager
+    def open(self, *, size: int = 0, lasting: bool = False) -> Iterator[io.BufferedWriter]:
+        """Open a new file, which replaces the old one at the end of the `with`.
+
+        Where the `with` raises, the old file stays.
+
+        Args:
+            size: The number of bytes, as far as it is known, for messages.
+            lasting: Leave the `with` when the file is on the disk. Otherwise only a file that replaces another is.
+        """
+        path = self.check()
+        with file_errors(path, size), new_file(path, lasting=lasting) as file:
+            yield file.file
+            file.publish()
+
+    def write(self, content: str | bytes | memoryview, *, lasting: bool = False) -> None:
+        """Write the whole file.
+
+        Args:
+            content: Bytes, or a text, which is encoded as UTF-8. Lone surrogates, as Python has them for bytes of a file's name
+                that are no UTF-8, are escaped.
+            lasting: As for `open`.
+        """
+        data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
+        with self.open(size=len(data), lasting=lasting) as file:
+            file.write(data)
 
 
 def copy_permissions(path: str, old: os.stat_result) -> None:
@@ -117,30 +158,6 @@ def copy_permissions(path: str, old: os.stat_result) -> None:
         with contextlib.suppress(PermissionError):
             os.chown(path, old.st_uid, old.st_gid)
     os.chmod(path, stat.S_IMODE(old.st_mode))
-
-
-def checked_target(path: str | os.PathLike[str]) -> str:
-    """Resolve links, check that the file can be written, return its absolute path.
-
-    Raises SerializeError.
-    """
-    given = os.fsdecode(path)
-    real = _resolved(given)
-    folder = os.path.dirname(real)
-    found = _status(real)
-    if (found is not None and stat.S_ISDIR(found.st_mode)) or not os.path.basename(given):
-        raise _cannot(given, "it is a folder", f"Give a file's name, such as {os.path.join(given, 'model.onnx')}.")
-    if found is not None:
-        if not stat.S_ISREG(found.st_mode):
-            raise _cannot(given, "it is not a regular file", "Open it yourself and give the file object.")
-        if not os.access(real, os.W_OK):
-            raise _cannot(given, "the file is read-only", "Change its permissions, or choose another name.")
-    if not os.access(os.path.join(folder, ""), os.W_OK | os.X_OK):  # the separator at the end has it be a folder
-        if not os.path.isdir(folder):
-            problem = "is not a folder" if os.path.exists(folder) else "does not exist"
-            raise _cannot(given, f"the folder {folder} {problem}", "Create it, or choose another place.")
-        raise _cannot(given, f"no permission to create files in {folder}", "Change its permissions, or choose another place.")
-    return real
 
 
 def _resolved(given: str) -> str:

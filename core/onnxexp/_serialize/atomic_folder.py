@@ -24,12 +24,12 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from onnxexp._errors import OnnxExporterError, OptionError, SerializeError
 from onnxexp._serialize.atomic_file import copy_permissions
 from onnxexp._serialize.exchange import exchange
-from onnxexp._serialize.file_list import MANIFEST, users_entries, write_manifest
+from onnxexp._serialize.file_list import MANIFEST, listed_files, users_entries, write_manifest
 from onnxexp._serialize.hidden_folder import hidden_folder
 
 _SUFFIX = ".folder.tmp"
@@ -41,55 +41,70 @@ _MEANWHILE = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOENT}
 _TRIES = 100
 
 
-@contextlib.contextmanager
-def new_folder(path: str | os.PathLike[str], description: Mapping[str, Any]) -> Iterator[str]:
-    """Create a folder to write into, and move it to `path` at the end.
+class OutputFolder:
+    """A folder to write as a whole: the old one stays until the new one is complete.
 
-    An exception leaves `path` as it was.
-
-    Args:
-        path: The destination: a new folder, an empty one, or one that was written here before.
-        description: The contents of the manifest beside the list of files; JSON.
-
-    Raises:
-        OptionError: The destination has other files, or a file of the user in the place of a new one.
-        SerializeError: The system refuses to write; the old folder is unharmed.
+    Files of the user stay in it. These are the files that no export wrote, or that were changed since.
     """
-    destination = checked_folder(path)
-    parent, name = os.path.split(destination)
-    with _explained(destination), hidden_folder(parent, _SUFFIX, _recover) as hidden:
-        place = _place(hidden, name)
-        yield place
-        write_manifest(place, description)
-        _publish(place, destination, hidden)
 
+    MANIFEST: ClassVar[str] = MANIFEST
+    """The name of the file in the folder that describes it, and lists the files that the export wrote."""
 
-def checked_folder(path: str | os.PathLike[str], names: Collection[str] = ()) -> str:
-    """Resolve links, check that a folder can be written, and return its absolute path.
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._given = os.fsdecode(path)
 
-    Args:
-        path: The folder.
-        names: Files that will be written, as far as they are known.
+    def check(self, names: Collection[str] = ()) -> str:
+        """Check that the folder can be written, and return its path.
 
-    Raises:
-        OptionError: The path is no folder, is the working directory, has files but was not written here, or a file of the user
-            has one of the names.
-        SerializeError: The system refuses to write there.
-    """
-    given = os.fsdecode(path)
-    if "\0" in given:
-        raise OptionError(f"{given!r} is no path: it has a NUL character; give a path without one")
-    with _explained(given):
-        folder = os.path.realpath(given)
-        parent = os.path.dirname(folder)
-        if os.path.lexists(folder) and not os.path.isdir(folder):
-            raise OptionError(f"{given} is a file: give a folder")
-        if not os.path.isdir(parent):
-            raise OptionError(f"the folder {parent} does not exist: create it, or choose another place")
-        _check_writable(parent, given)
-        if os.path.isdir(folder):
-            _undisturbed(folder, lambda: _check_replaceable(folder, given, names))
-    return folder
+        The path is absolute, and without links.
+
+        Args:
+            names: Files that will be written, as far as they are known.
+
+        Raises:
+            OptionError: The path is no folder, is the working directory, has files but was not written here, or a file of the
+                user has one of the names.
+            SerializeError: The system refuses to write there.
+        """
+        given = self._given
+        if "\0" in given:
+            raise OptionError(f"{given!r} is no path: it has a NUL character; give a path without one")
+        with _explained(given):
+            folder = os.path.realpath(given)
+            parent = os.path.dirname(folder)
+            if os.path.lexists(folder) and not os.path.isdir(folder):
+                raise OptionError(f"{given} is a file: give a folder")
+            if not os.path.isdir(parent):
+                raise OptionError(f"the folder {parent} does not exist: create it, or choose another place")
+            _check_writable(parent, given)
+            if os.path.isdir(folder):
+                _undisturbed(folder, lambda: _check_replaceable(folder, given, names))
+        return folder
+
+    @contextlib.contextmanager
+    def replaced(self, description: Mapping[str, Any]) -> Iterator[str]:
+        """Create a new folder to write into, in place of the old one.
+
+        The exchange is at the end of the `with`, unless that raises.
+
+        Args:
+            description: The contents of the manifest beside the list of files; JSON.
+
+        Raises:
+            OptionError: As `check`, or a file of the user is in the place of a new one.
+            SerializeError: The system refuses to write; the old folder is unharmed.
+        """
+        destination = self.check()
+        parent, name = os.path.split(destination)
+        with _explained(destination), hidden_folder(parent, _SUFFIX, _recover) as hidden:
+            place = _place(hidden, name)
+            yield place
+            write_manifest(place, description)
+            _publish(place, destination, hidden)
+
+    def written_files(self) -> list[str]:
+        """Return the names of the files that the last export wrote into the folder."""
+        return sorted(name for name, _ in listed_files(self._given))
 
 
 def _check_writable(folder: str, given: str) -> None:

@@ -31,14 +31,9 @@ def write_manifest(folder: str, description: Mapping[str, Any]) -> None:
         file.write(json.dumps({**description, _FILES: listed}, indent=2) + "\n")
 
 
-def written_files(folder: str | os.PathLike[str]) -> list[str]:
-    """Return the names of the files that the last export wrote into a folder."""
-    return sorted(name for name, _ in _listed(os.fspath(folder)))
-
-
 def users_entries(folder: str) -> set[str]:
     """Return the names of the user's files and folders in a folder."""
-    listed = dict(_listed(folder))
+    listed = dict(listed_files(folder))
     with os.scandir(folder) as entries:
         return {entry.name for entry in entries if not _is_listed(entry, listed)}
 
@@ -56,7 +51,7 @@ def _is_listed(entry: os.DirEntry[str], listed: Mapping[str, Any]) -> bool:
     )
 
 
-def _listed(folder: str) -> Iterator[tuple[str, Any]]:
+def listed_files(folder: str) -> Iterator[tuple[str, Any]]:
     """Yield the entries of the manifest's list, then an entry for the manifest itself.
 
     Nothing is yielded where the file has no such list.

@@ -32,28 +32,19 @@ _Function: TypeAlias = "tuple[str, str, str]"
 _Body: TypeAlias = "onnx.GraphProto | onnx.FunctionProto"
 
 
-def read_model(path: str | os.PathLike[str]) -> ir.Model:
-    """Read an ONNX file and map its external data into memory.
+def read_model(source: str | os.PathLike[str] | bytes) -> ir.Model:
+    """Read an ONNX model and map its external data into memory.
 
-    The data must be regular files in the file's folder, or below it.
+    Args:
+        source: The path of a file, or the bytes of one. The external data of a file must be regular files in its folder, or below
+            it. A model from bytes has no folder, and may have no external data.
 
     Raises:
         OptionError: There is no such file, it is no ONNX model, or it is damaged. The message names the tensor.
     """
-    return parse_model(read_regular(path, _LARGEST), str(Path(path)), Path(path))
-
-
-def parse_model(contents: bytes, name: str, path: Path | None = None) -> ir.Model:
-    """Parse a model, with `name` for messages.
-
-    Args:
-        contents: The message.
-        name: The name of the model in messages.
-        path: The file that it comes from, with external data beside it; None where it may have none.
-
-    Raises:
-        OptionError: As `read_model`.
-    """
+    path = None if isinstance(source, bytes) else Path(source)
+    name = "the model" if path is None else str(path)
+    contents = source if isinstance(source, bytes) else read_regular(source, _LARGEST)
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(contents)

@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from onnxexp.commands import write_file
+from onnxexp.commands import OutputFile
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -42,7 +42,7 @@ def write_page(document: Mapping[str, Any], path: Path) -> None:
     data = text.encode("utf-8", "backslashreplace")  # JSON reads an escaped surrogate as what it was
     packed = base64.b64encode(gzip.compress(data, 6, mtime=0)).decode("ascii")
     page = _PAGE.format(title=html.escape(document["title"]), style=_asset("page.css"), script=_asset("page.js"), document=packed)
-    write_file(path, page)
+    OutputFile(path).write(page)
 
 
 def _asset(name: str) -> str:

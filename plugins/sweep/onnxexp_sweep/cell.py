@@ -111,9 +111,9 @@ def _exported(job: Mapping[str, Any], record: Record) -> dict[str, onnxexp.ONNXP
             )
         return programs
     with record.step("load"):
-        from onnxexp.commands import load_target
+        from onnxexp.commands import Target
 
-        target = load_target(job["target"])
+        target = Target.load(job["target"])
     with record.step("export"):
         own = {name: value for name, value in target.options.items() if name not in ("verify", "f")}
         if "dynamic_shapes" in options:

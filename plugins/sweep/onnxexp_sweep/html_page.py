@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from onnxexp.commands import write_file
+from onnxexp.commands import OutputFile
 from onnxexp_sweep.compare import Comparison
 from onnxexp_sweep.plots import number_plot, status_map
 from onnxexp_sweep.versions import PACKAGES
@@ -28,7 +28,7 @@ def write(path: Path, title: str, rows: Sequence[Mapping[str, Any]], comparison:
 
     Raises SerializeError.
     """
-    write_file(path, page(title, rows, comparison))
+    OutputFile(path).write(page(title, rows, comparison))
 
 
 def page(title: str, rows: Sequence[Mapping[str, Any]], comparison: Comparison | None = None) -> str:

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from onnxexp import OptionError, SerializeError
-from onnxexp.commands import write_file
+from onnxexp.commands import OutputFile
 from onnxexp_sweep.versions import PACKAGES
 
 PARTS = 64
@@ -223,7 +223,7 @@ def _write(path: Path, table: pa.Table) -> None:
     content = pa.BufferOutputStream()
     pq.write_table(table, content)
     try:
-        write_file(path, memoryview(content.getvalue()), lasting=True)
+        OutputFile(path).write(memoryview(content.getvalue()), lasting=True)
     except SerializeError as error:
         raise SerializeError(
             f"{error} The results before are kept. To fix this, make room, and start the same command again: it goes on."

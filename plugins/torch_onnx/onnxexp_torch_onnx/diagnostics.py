@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from onnxexp import OnnxExporterError, OptionError, UnsupportedOperators, __version__
-from onnxexp.commands import write_file
+from onnxexp.commands import OutputFile
 
 __all__ = ["Diagnostic", "DiagnosticContext"]
 
@@ -101,7 +101,7 @@ class DiagnosticContext:
         path = Path(file_path)
         if path.suffix != ".sarif":
             raise OptionError(f"a SARIF log cannot be written to {path}; choose a name that ends in .sarif")
-        write_file(path, json.dumps(self.sarif(), indent=2) + "\n")
+        OutputFile(path).write(json.dumps(self.sarif(), indent=2) + "\n")
 
 
 def _of_error(error: OnnxExporterError) -> list[Diagnostic]:

@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 
 import onnxexp
 from onnxexp import DEFAULT_OPSET, OnnxExporterError, ONNXProgram, SymbolicTable
-from onnxexp.commands import checked_target, file_errors, new_file
+from onnxexp.commands import OutputFile
 from onnxexp.rewriting import TorchTensor
 from onnxexp.torch_ops import symbolics_for
 from onnxexp_torch_onnx.combined_tables import combined
@@ -206,10 +206,8 @@ class ExportOutput:
         if serializer is None:
             self.program.save(destination)  # type: ignore[arg-type]
         elif isinstance(destination, (str, os.PathLike)):
-            path = checked_target(destination)
-            with file_errors(path, 0), new_file(path) as file:
-                serializer.serialize(self, file.file)
-                file.publish()
+            with OutputFile(destination).open() as file:
+                serializer.serialize(self, file)
         else:
             serializer.serialize(self, destination)
 

@@ -14,7 +14,7 @@ import torch
 import onnxexp
 from onnxexp.checking import MismatchReport, NodeReport, compare
 from onnxexp.checking import find_mismatch as compare_nodes
-from onnxexp.commands import write_file
+from onnxexp.commands import OutputFile
 from onnxexp_torch_onnx.export_state import training_mode
 from onnxexp_torch_onnx.registry import registered
 from onnxexp_torch_onnx.settings import settings
@@ -135,8 +135,8 @@ class GraphInfo:
         if self.report is not None and faulty is not None:
             self.report.export_repro(folder, faulty)
         elif self.model is not None:
-            write_file(folder / "model.onnx", ir.to_proto(self.model).SerializeToString())
-        write_file(folder / "mismatch.txt", self.mismatch_text(graph=True))
+            OutputFile(folder / "model.onnx").write(ir.to_proto(self.model).SerializeToString())
+        OutputFile(folder / "mismatch.txt").write(self.mismatch_text(graph=True))
         return str(folder)
 
     def clear(self) -> None:

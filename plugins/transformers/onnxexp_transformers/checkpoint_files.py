@@ -11,13 +11,13 @@ from pathlib import Path
 
 import onnxexp
 from onnxexp import OptionError
-from onnxexp.commands import MANIFEST, read_json
+from onnxexp.commands import OutputFolder, read_json
 
 _READ = (".json", ".safetensors", ".bin", ".py")
 """The suffixes of what transformers reads: configurations, weights, and trusted code."""
 _COPIED = (".json", ".txt", ".model", ".jinja", ".tiktoken")
 """The suffixes of the files of tokenizers and processors."""
-_WRITTEN = ("config.json", "generation_config.json", "genai_config.json", MANIFEST)
+_WRITTEN = ("config.json", "generation_config.json", "genai_config.json", OutputFolder.MANIFEST)
 """The files of a checkpoint that an export writes itself."""
 _LARGEST = 1 << 28
 """Bytes of a file to copy: those of tokenizers have some 40 MB, and a sparse one of a terabyte fills the disk."""

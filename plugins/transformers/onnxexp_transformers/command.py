@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import shlex
 import time
 from pathlib import Path
 from typing import Any
 
 from onnxexp import OptionError
-from onnxexp.commands import Output, Progress, add_selection, selection
+from onnxexp.commands import Output, PluginSelection, Progress
 
 SUMMARY = "export a model of Hugging Face transformers into a folder"
 
@@ -26,7 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trust-remote-code", action="store_true", help="let Python files of the checkpoint run")
     parser.add_argument("--target", dest="runs_in", metavar="WHAT", help="what runs the files, such as onnxruntime-contrib")
     parser.add_argument("--verify", action="store_true", help="compare with the model in ONNX Runtime before DIR is written")
-    add_selection(parser)
+    PluginSelection.add_arguments(parser)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
@@ -34,7 +35,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     started = time.perf_counter()
     with Progress() as progress:
         progress.stage("loading torch and transformers")
-        from onnxexp.commands import written_files
+        from onnxexp.commands import OutputFolder
         from onnxexp_transformers.export_model import export
 
         progress.stage(f"exporting {options.target}")
@@ -46,14 +47,13 @@ def run(options: argparse.Namespace, output: Output) -> int:
             dtype=_dtype(options.dtype),
             trust_remote_code=options.trust_remote_code,
             task_options={name: value for name, value in given.items() if value is not None},
-            opset_version=options.opset,
             target=options.runs_in,
             verify=options.verify,
             command=_command(options),
-            **selection(options),
+            **dataclasses.asdict(PluginSelection.read(options)),
         )
     folder = options.output.absolute()
-    files = written_files(folder)
+    files = OutputFolder(folder).written_files()
     seconds = time.perf_counter() - started
     nodes = {name: len(program.model.graph) for name, program in exported.programs.items()}
     output.pairs(

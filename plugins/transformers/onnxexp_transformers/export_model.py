@@ -14,7 +14,7 @@ from transformers import PreTrainedConfig
 
 import onnxexp
 from onnxexp import CaptureError
-from onnxexp.commands import checked_folder
+from onnxexp.commands import OutputFolder
 from onnxexp_transformers.expert_loops import all_experts
 from onnxexp_transformers.exported_parts import ExportedParts
 from onnxexp_transformers.folder import check_folder, write_folder
@@ -82,7 +82,7 @@ def export(
     """
     chosen = task_of(task)
     if output is not None:
-        checked_folder(output)  # before the weights are read
+        OutputFolder(output).check()  # before the weights are read
     loaded = load(model, chosen, trust_remote_code=trust_remote_code, dtype=dtype)
     given = dict(task_options or {})
     parts = chosen.parts(loaded.model, **given)

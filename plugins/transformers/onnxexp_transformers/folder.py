@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import onnxexp
-from onnxexp.commands import MANIFEST, checked_folder, new_folder
+from onnxexp.commands import OutputFolder
 from onnxexp_transformers.exported_parts import ExportedParts
 from onnxexp_transformers.genai_config import genai_config
 from onnxexp_transformers.loading import Loaded
@@ -31,17 +31,18 @@ def check_folder(folder: Path, task: str, parts: Collection[str], loaded: Loaded
         OptionError: It is no folder that an export may replace, or files of the user are in the way.
         SerializeError: The system does not allow to write there.
     """
-    names = {f"{part}{suffix}" for part in parts for suffix in (".onnx", ".onnx.data")} | {MANIFEST, _CARD, "config.json"}
+    names = {f"{part}{suffix}" for part in parts for suffix in (".onnx", ".onnx.data")} | {_CARD, "config.json"}
     names |= {"generation_config.json"} if loaded.model.can_generate() else set()
     names |= {"genai_config.json"} if task == "text-generation" else set()
-    checked_folder(folder, names | {file.name for file in loaded.tokenizer})
+    OutputFolder(folder).check(names | {file.name for file in loaded.tokenizer})
 
 
 def write_folder(folder: Path, parts: ExportedParts, command: str | None) -> Path:
     """Write a folder, as `ExportedModel.save` describes."""
     folder, model = folder.absolute(), parts.loaded.model
     graphs = [f"{name}.onnx" for name in parts.programs]
-    with new_folder(folder, {"task": parts.task, "options": dict(parts.options), "graphs": graphs}) as hidden:
+    description = {"task": parts.task, "options": dict(parts.options), "graphs": graphs}
+    with OutputFolder(folder).replaced(description) as hidden:
         place = Path(hidden)
         for name, program in parts.programs.items():
             program.save(place / f"{name}.onnx")

@@ -12,7 +12,7 @@ import onnx
 import onnx_ir as ir
 from onnx_ir.passes.common import ShapeInferencePass
 
-from onnxexp.commands import parse_json, parse_model, read_model, temporary_folder
+from onnxexp.commands import read_json, read_model, temporary_folder
 from onnxexp_custom_cpp.operators import METADATA
 from onnxexp_custom_cpp.runtime import python_ops
 from onnxexp_custom_cpp.runtime.bridge_library import bridge as load_bridge
@@ -113,7 +113,8 @@ def prepare(
 
 def _mapped(model: ir.Model) -> dict[str, dict[str, Any]]:
     """Return the torch operators in a model's metadata."""
-    mapped = parse_json(model.metadata_props.get(METADATA, "{}"), f"the model's metadata {METADATA!r}")
+    text = model.metadata_props.get(METADATA, "{}")
+    mapped = read_json(text.encode("utf-8", "surrogatepass"), f"the model's metadata {METADATA!r}")
     wanted = {"torch": str, "attributes": dict}
     entries = list(mapped.values()) if isinstance(mapped, dict) else [None]
     for entry in entries:
@@ -143,9 +144,7 @@ def _loaded(model: Any) -> tuple[ir.Model, Path | None]:
         return model, None
     if isinstance(model, onnx.ModelProto):
         return ir.from_proto(model), None
-    if isinstance(model, bytes):
-        return parse_model(model, "the model"), None
-    return read_model(model), Path(model).parent
+    return read_model(model), None if isinstance(model, bytes) else Path(model).parent
 
 
 def _candidates(model: ir.Model, mapped: Mapping[str, Any]) -> list[ir.Node]:

@@ -9,7 +9,7 @@ import html
 from collections.abc import Iterator
 from pathlib import Path
 
-from onnxexp.commands import write_file
+from onnxexp.commands import OutputFile
 from onnxexp_quantized.report.bar_chart import Bar, chart
 from onnxexp_quantized.report.layers import STATES, Layer
 from onnxexp_quantized.report.report import Report
@@ -43,7 +43,7 @@ def write(report: Report, path: Path) -> Path:
 
     Raises SerializeError where the file cannot be written.
     """
-    write_file(path, page(report))
+    OutputFile(path).write(page(report))
     return path
 
 

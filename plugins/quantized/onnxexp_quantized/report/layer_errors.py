@@ -67,9 +67,9 @@ def float_model(target: str, quantized: ModelFile) -> ModelFile:
     """
     if target.endswith(".onnx"):
         return load(Path(target))
-    from onnxexp.commands import load_target
+    from onnxexp.commands import Target
 
-    found = load_target(target)
+    found = Target.load(target)
     if not {"dynamic_shapes", "dynamic_axes"} & found.options.keys():
         axes = {
             value.name: {axis: size.value for axis, size in enumerate(value.shape or ()) if isinstance(size, ir.SymbolicDim)}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxexp import OptionError
-from onnxexp.commands import Progress, checked_target
+from onnxexp.commands import OutputFile, Progress
 from onnxexp_quantized.report import example_feeds, measured_run
 from onnxexp_quantized.report.layer_errors import Comparison, compare, float_model
 from onnxexp_quantized.report.layers import FLOAT, INTEGER, STATES, Layer, layers
@@ -115,7 +115,7 @@ def make(options: argparse.Namespace, folder: Path, progress: Progress) -> Repor
     if options.input is not None and sizes:
         raise OptionError("--sizes is for random inputs: give either --sizes or --input")
     if options.html is not None:
-        checked_target(options.html)  # rather now than after the runs
+        OutputFile(options.html).check()  # rather now than after the runs
     version = runtime().__version__
     progress.stage(f"loading {options.file}")
     file = load(options.file)
