@@ -41,11 +41,12 @@ demo: setup
 test-quick: setup
 	$(PYTEST) -p tests.without_torch_export $(SLOW:%=--ignore-glob='tests/core/test_%.py') $(ARGS) tests/core
 
+# The checks of the sources, in tests/repository, are a part of `make lint`.
 test: setup
-	$(PYTEST) $(ARGS)
+	$(PYTEST) --ignore=tests/repository $(ARGS)
 
 test-full: setup
-	$(PYTEST) -m "full or not full" -p tests.order --order random $(ARGS)
+	$(PYTEST) --ignore=tests/repository -m "full or not full" -p tests.order --order random $(ARGS)
 
 # Packages that extend torch.onnx, beside the environment and not in it: their pins do not fit this torch, what is tested does.
 third-parties: setup
@@ -98,6 +99,7 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m pytest -q -m "full or not full" tests/repository
 
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.core.test_repository import KNOWS_OPERATORS
+from tests.repository.test_sources import KNOWS_OPERATORS
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "core" / "onnxexp"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.core.test_architecture import Sources, core, plugins
+from tests.repository.test_architecture import Sources, core, plugins
 
 OUTLIVES_AN_EXPORT: dict[tuple[str, str], str] = {
     ("custom_cpp/onnxexp_custom_cpp/registry.py", "REGISTERED"): (
