@@ -9,33 +9,16 @@ from onnxexp._lazy_names import lazy_names
 if TYPE_CHECKING:
     from onnxexp._functionalize.mutation import MutationInfo
     from onnxexp._plugins.loading import symbolics_for
-    from onnxexp._torch_ops.result_types import result_types
-    from onnxexp._torch_ops.schemas import (
-        NoOverload,
-        accepts,
-        bind,
-        choose_overload,
-        full_name,
-        overload,
-        returns_list,
-        schemas,
-    )
-    from onnxexp._torch_ops.type_codes import TYPE_CODES, type_code
+    from onnxexp._torch_ops.schemas import OverloadCall, overload, schemas
+    from onnxexp._torch_ops.type_codes import TYPE_CODES
 
 __all__ = [
-    "NoOverload",
-    "MutationInfo",
     "TYPE_CODES",
-    "bind",
-    "choose_overload",
-    "full_name",
-    "returns_list",
+    "MutationInfo",
+    "OverloadCall",
     "overload",
-    "result_types",
     "schemas",
     "symbolics_for",
-    "accepts",
-    "type_code",
 ]
 
 __getattr__, __dir__ = lazy_names(
@@ -43,8 +26,7 @@ __getattr__, __dir__ = lazy_names(
     {
         "_functionalize.mutation": "MutationInfo",
         "_plugins.loading": "symbolics_for",
-        "_torch_ops.result_types": "result_types",
-        "_torch_ops.schemas": "NoOverload bind choose_overload full_name returns_list overload schemas accepts",
-        "_torch_ops.type_codes": "TYPE_CODES type_code",
+        "_torch_ops.schemas": "OverloadCall overload schemas",
+        "_torch_ops.type_codes": "TYPE_CODES",
     },
 )

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from onnxexp._neutral_graph import Node, TensorType, Value
-from onnxexp._torch_ops.schemas import cache_by_operator, overload, schemas
+from onnxexp._torch_ops.schemas import cache_by_operator, full_name, overload, schemas
 
 _ALIASING_COMPOSITES = frozenset(
     f"aten::{name}"
@@ -154,7 +154,7 @@ def _functional_overload(known: MutationInfo) -> str | None:
     for by_name in (True, False):
         for schema in candidates:
             if _takes(schema, inputs, by_name):
-                return f"{schema.name}.{schema.overload_name}" if schema.overload_name else str(schema.name)
+                return full_name(schema)
     return None
 
 

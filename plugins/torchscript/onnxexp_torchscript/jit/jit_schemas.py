@@ -65,7 +65,7 @@ def _call(name: str, found: torch._ops.OpOverload | None) -> Call:
         found,
         tensors=frozenset(index for index, kind in enumerate(kinds) if kind == "Tensor"),
         tensor_lists=frozenset(index for index, kind in enumerate(kinds) if kind.startswith("List[") and "Tensor" in kind),
-        counted=tuple((index, TYPE_CODES[kind]) for index, kind in enumerate(kinds) if kind in TYPE_CODES),
+        counted=tuple((index, values) for index, each in enumerate(schema.arguments) if (values := TYPE_CODES.of_argument(each))),
         lists=any(str(result.type) == "List[Tensor]" for result in schema.returns),
         depends=data_dependent and name != "aten::where.self",
         writes=bool(schema.is_mutable),
