@@ -20,7 +20,7 @@ from onnxexp._errors import CaptureError
 from onnxexp._request.axis_spec import Axis
 from onnxexp._request.dynamic_shapes import DynamicSpec, user_inputs
 from onnxexp._request.pytree_leaves import Leaf
-from onnxexp._request.unique_names import name_of_size, unused_name
+from onnxexp._request.unique_names import UniqueNames, name_of_size
 
 
 def symbol_names(program: ExportedProgram, spec: DynamicSpec, *, each: bool = False) -> dict[sympy.Expr, str]:
@@ -39,11 +39,12 @@ def symbol_names(program: ExportedProgram, spec: DynamicSpec, *, each: bool = Fa
         if size.request is not None and size.request.name is not None:
             own = size.request.name
             same = size.given in (0, 1) or sizes.setdefault(own, size.given) == size.given  # 0 and 1 are enlarged to the group's
-            rename = unused_name if each else name_of_size
-            _name_symbol(names, size, own if same else rename(own, names.values()))
+            if not same:
+                own = UniqueNames(names.values()).unique(own) if each else name_of_size(own, names.values())
+            _name_symbol(names, size, own)
     for size in found:
         if isinstance(size.expr, sympy.Symbol) and size.expr not in names:
-            names[size.expr] = unused_name(size.name, names.values())
+            names[size.expr] = UniqueNames(names.values()).unique(size.name)
     for size in found:
         name = size.request.name if size.request is not None and size.request.derived is None else None
         if name and name not in names.values():
