@@ -10,14 +10,10 @@ if TYPE_CHECKING:
     from onnxexp._builder.dtypes import dtype_of_number, onnx_dtype, torch_dtype
     from onnxexp._builder.onnxscript_functions import onnxscript_functions
     from onnxexp._builder.torch_tensor_data import TorchTensor
-    from onnxexp._passes.rewriter import RewritePass, Rewriter, Rule, Unfit, constant_ints, dims
-    from onnxexp._request.unique_names import UniqueNames, unused_name
+    from onnxexp._passes.rewriter import RewritePass, Rewriter
+    from onnxexp._request.unique_names import UniqueNames
 
 __all__ = [
-    "dims",
-    "constant_ints",
-    "Unfit",
-    "Rule",
     "Rewriter",
     "RewritePass",
     "TorchTensor",
@@ -26,7 +22,6 @@ __all__ = [
     "torch_dtype",
     "dtype_of_number",
     "onnx_dtype",
-    "unused_name",
 ]
 
 __getattr__, __dir__ = lazy_names(
@@ -35,7 +30,7 @@ __getattr__, __dir__ = lazy_names(
         "_builder.dtypes": "torch_dtype dtype_of_number onnx_dtype",
         "_builder.onnxscript_functions": "onnxscript_functions",
         "_builder.torch_tensor_data": "TorchTensor",
-        "_passes.rewriter": "RewritePass Rewriter Rule Unfit constant_ints dims",
-        "_request.unique_names": "UniqueNames unused_name",
+        "_passes.rewriter": "RewritePass Rewriter",
+        "_request.unique_names": "UniqueNames",
     },
 )

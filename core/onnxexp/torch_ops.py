@@ -7,54 +7,26 @@ from typing import TYPE_CHECKING
 from onnxexp._lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from onnxexp._functionalize.mutation import (
-        ALIASING_COMPOSITES,
-        changes_strides,
-        functional_overload,
-        mutation_info,
-    )
+    from onnxexp._functionalize.mutation import MutationInfo
     from onnxexp._plugins.loading import symbolics_for
-    from onnxexp._torch_ops.result_types import result_types
-    from onnxexp._torch_ops.schemas import (
-        NoOverload,
-        accepts,
-        bind,
-        cache_by_operator,
-        choose_overload,
-        full_name,
-        overload,
-        returns_list,
-        schemas,
-    )
-    from onnxexp._torch_ops.type_codes import TYPE_CODES, type_code
+    from onnxexp._torch_ops.schemas import OverloadCall, overload, schemas
+    from onnxexp._torch_ops.type_codes import TYPE_CODES
 
 __all__ = [
-    "NoOverload",
-    "ALIASING_COMPOSITES",
     "TYPE_CODES",
-    "bind",
-    "cache_by_operator",
-    "choose_overload",
-    "mutation_info",
-    "full_name",
-    "returns_list",
+    "MutationInfo",
+    "OverloadCall",
     "overload",
-    "changes_strides",
-    "result_types",
     "schemas",
     "symbolics_for",
-    "accepts",
-    "functional_overload",
-    "type_code",
 ]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "_functionalize.mutation": "ALIASING_COMPOSITES mutation_info changes_strides functional_overload",
+        "_functionalize.mutation": "MutationInfo",
         "_plugins.loading": "symbolics_for",
-        "_torch_ops.result_types": "result_types",
-        "_torch_ops.schemas": "NoOverload bind cache_by_operator choose_overload full_name returns_list overload schemas accepts",
-        "_torch_ops.type_codes": "TYPE_CODES type_code",
+        "_torch_ops.schemas": "OverloadCall overload schemas",
+        "_torch_ops.type_codes": "TYPE_CODES",
     },
 )

@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from onnxexp._functionalize.contiguity import _AS_WITHOUT_DATA, _IF_INPUTS_ARE, _LIKE_FIRST, Contiguity
-from onnxexp._functionalize.mutation import mutation_info, packet
+from onnxexp._functionalize.mutation import MutationInfo, packet
 from tests.core.interpreter import capture
 from tests.core.test_functionalize import Lambda
 
@@ -44,7 +44,7 @@ class _Calls(TorchDispatchMode):
             name in _IF_INPUTS_ARE
             and name not in _UNTRIED
             and given
-            and not mutation_info(name).written
+            and not MutationInfo.of(name).written
             and all(map(_is_plain, given))
         ):
             self.found.setdefault(name, set()).update(map(_is_plain, made))
@@ -137,7 +137,7 @@ def test_layouts() -> None:
     graph = capture(Lambda(model), inputs)
     layouts = Contiguity(graph)
     for node in graph.nodes:
-        layouts.visit(node, mutation_info(node.op))
+        layouts.visit(node, MutationInfo.of(node.op))
     for value, result in zip(graph.outputs, model(*inputs), strict=True):
         layout = layouts.layout(value)
         assert layout is not None and layout.stride() == result.stride(), value
@@ -153,7 +153,7 @@ def test_pointwise_operators_have_the_strides_of_the_meta_device() -> None:
     operands = [x.transpose(1, 2), x.permute(3, 0, 2, 1), x[:, :1].expand(2, 3, 4, 5), x[..., ::2], x.flip(0)[1:], x[:, :, :1].mT]
     for info in (*unary_ufuncs, *binary_ufuncs):
         if (
-            mutation_info(f"aten::{info.name}").pointwise
+            MutationInfo.of(f"aten::{info.name}").pointwise
             and not info.variant_test_name
             and info.name not in ("mvlgamma", "polygamma", "special.polygamma")
             and torch.float32 in info.dtypes

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 import onnxexp
 from onnxexp._errors import CaptureError
 from onnxexp._functionalize import functionalize
-from onnxexp._functionalize.mutation import mutation_info
+from onnxexp._functionalize.mutation import MutationInfo
 from onnxexp._neutral_graph import Graph, Node, SourceLocation, TensorType, Value
 from tests.core.interpreter import capture, check_types, run
 from tests.core.views import CASES
@@ -36,7 +36,7 @@ def check(model: nn.Module, *runs: tuple[Any, ...], dynamic: Any = None) -> tupl
     model.eval()
     graph = capture(copy.deepcopy(model), copy.deepcopy(runs[0]), dynamic)
     written = functionalize(graph)
-    assert [node for node in graph.walk() if mutation_info(node.op).written] == []
+    assert [node for node in graph.walk() if MutationInfo.of(node.op).written] == []
     for inputs in runs:
         expected = pytree.tree_leaves(copy.deepcopy(model)(*copy.deepcopy(inputs)))
         given = copy.deepcopy(inputs)
@@ -197,7 +197,7 @@ def test_relus_add_nothing() -> None:
 
 def test_where_stays() -> None:
     graph = capture(Lambda(CASES["set_number"][0]), (x34(),))
-    lines = {node.where.line for node in graph.nodes if mutation_info(node.op).written}
+    lines = {node.where.line for node in graph.nodes if MutationInfo.of(node.op).written}
     functionalize(graph)
     assert {node.where.line for node in graph.nodes if "scatter" in node.op} == lines
     assert all(node.where.line for node in graph.nodes)

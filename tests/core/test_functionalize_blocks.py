@@ -10,7 +10,7 @@ import torch
 
 from onnxexp._errors import CaptureError
 from onnxexp._functionalize import functionalize
-from onnxexp._functionalize.mutation import mutation_info
+from onnxexp._functionalize.mutation import MutationInfo
 from onnxexp._neutral_graph import Graph, Node, ScalarType, TensorType, Value
 from tests.core.interpreter import run
 from tests.core.scripted import scripted
@@ -156,7 +156,7 @@ def flat(result: Any) -> list[torch.Tensor]:
 def test_agrees_with_torchscript(name: str) -> None:
     function, graph = scripted(source(FOLLOWED[name]))
     functionalize(graph)
-    assert [node for node in graph.walk() if mutation_info(node.op).written] == []
+    assert [node for node in graph.walk() if MutationInfo.of(node.op).written] == []
     for trips in range(4):
         a, b = torch.arange(12.0).reshape(3, 4) - 5, torch.arange(12.0).reshape(3, 4) * 10
         expected = flat(function(a.clone(), b.clone(), trips))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from onnxexp._errors import CaptureError
 from onnxexp._functionalize import functionalize
-from onnxexp._functionalize.mutation import mutation_info
+from onnxexp._functionalize.mutation import MutationInfo
 from onnxexp._neutral_graph import Graph, Node, TensorType, Value
 from onnxexp._torch_ops.schemas import bind, overload
 from tests.core.interpreter import check_types, run
@@ -114,7 +114,7 @@ def agrees(program: Program, inputs: list[Tensor]) -> bool:
         functionalize(program.graph)
     except CaptureError:
         return False
-    assert [node for node in program.graph.nodes if mutation_info(node.op).written] == []
+    assert [node for node in program.graph.nodes if MutationInfo.of(node.op).written] == []
     for got, index in zip(run(program.graph, inputs), keep, strict=True):
         assert torch.equal(got, program.tensors[index]), f"{text}\n{program.graph}"
     check_types(program.graph, inputs)
@@ -173,7 +173,7 @@ def script_agrees(source: str) -> bool:
         functionalize(graph)
     except CaptureError:
         return False
-    assert [node for node in graph.walk() if mutation_info(node.op).written] == []
+    assert [node for node in graph.walk() if MutationInfo.of(node.op).written] == []
     for trips in range(4):
         inputs = [torch.arange(12.0).reshape(3, 4) - 5, torch.arange(12.0).reshape(3, 4) * 10]
         try:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 import torch
 
-from onnxexp._torch_ops.type_codes import DTYPES, MEMORY_FORMATS, type_code
+from onnxexp._torch_ops.type_codes import DTYPES, MEMORY_FORMATS, TYPE_CODES
 
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype is not None and not str(dtype).startswith("torch.q")])
 def test_a_dtypes_number_is_torchs(dtype: torch.dtype) -> None:
     """A graph's constant shows the number that torch has for a dtype."""
     graph = torch._C.Graph()
-    assert graph.insertConstant(dtype).toIValue() == type_code(dtype)
-    assert DTYPES[type_code(dtype)] is dtype
+    assert graph.insertConstant(dtype).toIValue() == TYPE_CODES.code(dtype)
+    assert DTYPES[TYPE_CODES.code(dtype)] is dtype
 
 
 def test_a_layouts_number_is_torchs() -> None:
-    assert torch._C.Graph().insertConstant(torch.strided).toIValue() == type_code(torch.strided)
+    assert torch._C.Graph().insertConstant(torch.strided).toIValue() == TYPE_CODES.code(torch.strided)
 
 
 @pytest.mark.parametrize("memory_format", MEMORY_FORMATS)
@@ -25,4 +25,4 @@ def test_a_memory_formats_number_is_torchs(memory_format: torch.memory_format) -
     """A trace shows torch's number of a memory format."""
     example = torch.ones([1] * (5 if memory_format is torch.channels_last_3d else 4))
     traced = torch.jit.trace(lambda x: x.clone(memory_format=memory_format), (example,))
-    assert list(traced.graph.findNode("aten::clone").inputs())[1].toIValue() == type_code(memory_format)
+    assert list(traced.graph.findNode("aten::clone").inputs())[1].toIValue() == TYPE_CODES.code(memory_format)

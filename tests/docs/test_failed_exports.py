@@ -19,7 +19,7 @@ from tests.docs.blocks import blocks
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "how-to" / "my-export-failed.md"
 TEXT = " ".join(PAGE.read_text("utf-8").split())
-CLASSES = {*errors.__all__, "CaptureRefused", "CheckerError", "NoOverload", "SymbolicValueError"}
+CLASSES = {*errors.__all__, "CaptureRefused", "CheckerError", "SymbolicValueError"}
 RAISING = {"refuse", "_refuse", "error"}
 """Functions that raise or make an error; a second argument is the cure."""
 WARNING = {"warn"}

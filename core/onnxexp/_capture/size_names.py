@@ -13,7 +13,7 @@ from sympy.printing.precedence import PRECEDENCE  # type: ignore[import-untyped]
 from sympy.printing.str import StrPrinter  # type: ignore[import-untyped]
 
 from onnxexp._neutral_graph import Dim
-from onnxexp._request.unique_names import unused_name
+from onnxexp._request.unique_names import UniqueNames
 from onnxexp._user_warnings import warn
 
 
@@ -41,7 +41,7 @@ class SizeNames(dict[sympy.Expr, str]):
 
     def unused(self, name: str) -> str:
         """Return an unused name, with a warning where the user gave it to another size."""
-        unused = unused_name(name, set(self.values()))
+        unused = UniqueNames(self.values()).unique(name)
         if unused != name:
             warn(f"two sizes that differ in the example are called {name}; one of them is {unused} in the file")
         return unused

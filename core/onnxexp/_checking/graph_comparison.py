@@ -17,7 +17,7 @@ from onnxexp._checking.mismatch_report import NodeReport
 from onnxexp._checking.onnx_slices import OpenSession, SlicedRun, boundary, free_values
 from onnxexp._checking.reference_session import to_torch
 from onnxexp._checking.torch_interpreter import CannotRun, Interpreter, is_random
-from onnxexp._model.origins import origin_of
+from onnxexp._model.origins import NodeOrigin
 from onnxexp._neutral_graph import Graph, Node, Value, replace_values, values_in
 
 
@@ -174,7 +174,7 @@ class GraphComparison:
         known = {value: self._seen[value] for value in region_inputs(region) if value in self._seen}
         around = {**self.inputs, **self.graph.params}
         evidence = functools.partial(gather, region, self.counterparts, known, self.open_run, around)
-        origin = origin_of(nodes[0]) if nodes else None
+        origin = NodeOrigin.of(nodes[0]) if nodes else None
         if origin is not None and origin.symbolic:  # what the file says, which another export may have written
             made = dataclasses.replace(made, plugin=origin.plugin, symbolic=origin.symbolic)
         return dataclasses.replace(made, onnx_nodes=texts, inside=tuple(inside), evidence=evidence)

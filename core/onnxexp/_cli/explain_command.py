@@ -29,11 +29,11 @@ def run(options: argparse.Namespace, output: Output) -> int:
     """Print the origin of one node, or a table of all."""
     with Progress() as progress:
         progress.stage(f"loading {options.file}")
-        from onnxexp._model.origins import NodeOrigin, origin_of
+        from onnxexp._model.origins import NodeOrigin
         from onnxexp._serialize.model_reader import read_model
 
         model = read_model(options.file)
-    origins = {node: origin_of(node) for node in _nodes(model)}
+    origins = {node: NodeOrigin.of(node) for node in _nodes(model)}
     if origins and not any(origins.values()):
         raise OptionError(
             f"{options.file} has no origins of its nodes: onnxexp did not write it, or with --strip; export the model again"

@@ -89,8 +89,8 @@ class OpRecorder(TorchDispatchMode):
         func = _LIFT_COPY if func is _LIFT else func  # later writes must not reach the constant
         bound = bind(func._schema, self.value(args), {name: self.value(arg) for name, arg in keywords.items()})
         result = func(*args, **keywords)
-        if full_name(func) not in DROPPED:
-            self._append(full_name(func), bound, result)
+        if full_name(func._schema) not in DROPPED:
+            self._append(full_name(func._schema), bound, result)
         return result
 
     def _append(self, op: str, args: list[Any], result: Any) -> None:

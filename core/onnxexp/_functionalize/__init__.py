@@ -19,7 +19,7 @@ from __future__ import annotations
 from onnxexp._functionalize.blocks import rewrite_blocks
 from onnxexp._functionalize.diagonals import fill_diagonals
 from onnxexp._functionalize.inplace_rewriter import InPlaceRewriter
-from onnxexp._functionalize.mutation import mutation_info
+from onnxexp._functionalize.mutation import MutationInfo
 from onnxexp._functionalize.overlapping_copies import refuse_scatters_into_overlaps
 from onnxexp._functionalize.strided_views import rebase_strided_views
 from onnxexp._neutral_graph import Graph, Node, Value, values_in
@@ -38,7 +38,7 @@ def functionalize(graph: Graph) -> list[str]:
     fill_diagonals(graph)
     refuse_scatters_into_overlaps(graph)
     rebase_strided_views(graph)
-    if not any(mutation_info(node.op).written for node in graph.walk()):
+    if not any(MutationInfo.of(node.op).written for node in graph.walk()):
         return []
     rewriter = InPlaceRewriter(graph, rewrite_blocks)
     rewriter.run(graph)

@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 import torch
 
 from onnxexp._functionalize.contiguity import Contiguity
-from onnxexp._functionalize.mutation import is_tensor, mutation_info, results
+from onnxexp._functionalize.mutation import MutationInfo, is_tensor, results
 from onnxexp._neutral_graph import Graph, Node, Value, values_in
 
 
@@ -62,7 +62,7 @@ class Aliases:
         return {
             self.find(value)
             for step in inner
-            for index in mutation_info(step.op).written
+            for index in MutationInfo.of(step.op).written
             for value in values_in(step.args[index])
         }
 
@@ -77,7 +77,7 @@ class Aliases:
 
     def _scan(self, graph: Graph) -> None:
         for node in graph.nodes:
-            known = mutation_info(node.op)
+            known = MutationInfo.of(node.op)
             for index in known.written:
                 self._written.extend(values_in(node.args[index]))
             if node.blocks:

@@ -15,7 +15,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp._functionalize.emit import is_static
-from onnxexp._functionalize.mutation import MutationInfo, changes_strides, is_tensor, packet
+from onnxexp._functionalize.mutation import MutationInfo, is_tensor, packet
 from onnxexp._neutral_graph import Dim, Graph, Node, TensorType, Value, replace_values, values_in
 from onnxexp._torch_ops.schemas import overload
 
@@ -95,7 +95,7 @@ class Contiguity:
 
     def visit(self, node: Node, known: MutationInfo) -> None:
         """Note the outputs of a node, after its inputs."""
-        if known.written and changes_strides(node.op):
+        if known.written and known.changes_strides:
             self.values.clear()  # other names of the same tensor are among them; rare enough to forget all
             self._strided.clear()
             self._ordered.clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Any
 
-from onnxexp._functionalize.mutation import mutation_info
+from onnxexp._functionalize.mutation import MutationInfo
 from onnxexp._neutral_graph import Dim, Node, ScalarType, TensorType, Type, Value
 from onnxexp._source_location import SourceLocation
 from onnxexp._torch_ops.schemas import bind
@@ -35,7 +35,7 @@ class Emitter:
 
     def call(self, op: str, args: Sequence[Any], output: Value, where: SourceLocation) -> Value:
         """Append a call, bound to the schema of `op`; return its output."""
-        self.nodes.append(Node(op, bind(mutation_info(op).schema, args, {}), [output], where=where))
+        self.nodes.append(Node(op, bind(MutationInfo.of(op).schema, args, {}), [output], where=where))
         return output
 
     def size(self, value: Value, dim: int, where: SourceLocation) -> int | Value:

@@ -16,11 +16,8 @@ from onnxexp._functionalize.mutation import (
     RESIZING,
     SETTING,
     MutationInfo,
-    changes_strides,
-    functional_overload,
     is_out,
     is_tensor,
-    mutation_info,
     packet,
     results,
 )
@@ -109,7 +106,7 @@ class InPlaceRewriter:
         graph.nodes, self.emit.nodes = self.emit.nodes, outer
 
     def _node(self, node: Node) -> None:
-        known = mutation_info(node.op)
+        known = MutationInfo.of(node.op)
         if node.blocks:
             self._rewrite_blocks(self, node)
         elif known.written:
@@ -157,7 +154,7 @@ class InPlaceRewriter:
         name = packet(node.op)
         if name in _NOTHING:
             return
-        functional = functional_overload(node.op) or ""
+        functional = known.functional or ""
         if name in RESIZING:
             self._shrink(node)
         elif name in _INSTEAD or not (functional or name in SETTING):
@@ -166,7 +163,7 @@ class InPlaceRewriter:
             self._set(node)
         elif name == "aten::copy_":
             self._copy(node)
-        elif changes_strides(node.op):
+        elif known.changes_strides:
             self._restride(node, functional)
         else:
             self._compute(node, known, functional)
@@ -234,7 +231,7 @@ class InPlaceRewriter:
         args = [self.resolve(arg) for index, arg in enumerate(node.args) if not is_out(known, index)]
         if packet(functional) in _WIDENING:
             args[2] = args[2] or refs[0].type.dtype
-        bound = bind(mutation_info(functional).schema, args, {})
+        bound = bind(MutationInfo.of(functional).schema, args, {})
         outputs = [output for output, index in results(node) if index is None]
         computed = []
         for position, ref in enumerate(refs):
@@ -250,7 +247,7 @@ class InPlaceRewriter:
 
     def _result_dtype(self, op: str, args: Sequence[Any], default: torch.dtype | None) -> torch.dtype | None:
         """Return a pointwise operator's result dtype, None if unknown; else `default`."""
-        if not mutation_info(op).pointwise or any(isinstance(arg, (list, tuple)) for arg in args):
+        if not MutationInfo.of(op).pointwise or any(isinstance(arg, (list, tuple)) for arg in args):
             return default
         samples = [_sample(arg) for arg in args]
         if any(isinstance(sample, TensorType) and sample.dtype is None for sample in samples):

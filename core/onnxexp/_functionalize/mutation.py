@@ -7,15 +7,16 @@ below of operators that share memory without an annotation.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 
 from onnxexp._neutral_graph import Node, TensorType, Value
-from onnxexp._torch_ops.schemas import cache_by_operator, overload, schemas
+from onnxexp._torch_ops.schemas import cache_by_operator, full_name, overload, schemas
 
-ALIASING_COMPOSITES = frozenset(
+_ALIASING_COMPOSITES = frozenset(
     f"aten::{name}"
     for name in [
         *("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "type_as", "sum_to_size"),
@@ -33,57 +34,82 @@ RESIZE_CURE = "take the elements with flatten()[:n].view(...), or pad() a new te
 """The cure where one of them cannot be followed."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class MutationInfo:
     """The mutation and aliasing of one operator.
 
     Attributes:
+        op: The operator's full name.
         schema: None where torch has no such operator (``prim::If``, arithmetic on sizes).
         written: Indices of the arguments whose memory is written.
         viewed: Index of the argument whose memory the results that are no written argument may share; None: they are new.
         returned: For each return, the index of the written argument that it is, else None.
         memory_format: Index of the argument of that name.
         pointwise: Whether torch tags the operator as pointwise: its result has the broadcast shape and layout.
+        aliases_undeclared: Whether it is a composite that may return its first tensor, without an annotation in its schemas. All
+            overloads of a name are alike, so that it may be asked without one.
     """
 
-    schema: Any
+    op: str
+    schema: Any = None
     written: tuple[int, ...] = ()
     viewed: int | None = None
     returned: tuple[int | None, ...] = ()
     memory_format: int | None = None
     pointwise: bool = False
+    aliases_undeclared: bool = False
+
+    @staticmethod
+    @cache_by_operator
+    def of(op: str) -> MutationInfo:
+        """Look up the facts about an operator by its full name."""
+        undeclared = packet(op) in _ALIASING_COMPOSITES
+        if (found := overload(op)) is None:
+            return MutationInfo(op, aliases_undeclared=undeclared)
+        schema = found._schema
+        arguments: Sequence[Any] = schema.arguments
+        names = [argument.name for argument in arguments]
+        written = tuple(index for index, argument in enumerate(arguments) if _is_written(argument, str(schema)))
+        sets = {name: index for index in written for name in arguments[index].alias_info.before_set}
+        viewed = int(op == "aten::einsum") if undeclared else None
+        if not schema.is_mutable and any(result.alias_info and "Tensor" in str(result.type) for result in schema.returns):
+            viewed = next((index for index, argument in enumerate(arguments) if argument.alias_info is not None), 0)
+        return MutationInfo(
+            op,
+            schema,
+            written,
+            viewed,
+            tuple(_written_argument(result, sets) for result in schema.returns),
+            names.index("memory_format") if "memory_format" in names else None,
+            torch.Tag.pointwise in found.tags,
+            undeclared,
+        )
 
     @property
     def opaque(self) -> bool:
         return self.schema is None
 
+    @functools.cached_property
+    def functional(self) -> str | None:
+        """The operator that does not write: ``add.Tensor`` for ``add_.Tensor``.
+
+        It takes the same arguments, apart from ``out=``, and returns the new results of this one, then the values to write. None
+        where torch has no such operator.
+        """
+        return None if self.schema is None else _functional_overload(self)
+
+    @property
+    def changes_strides(self) -> bool:
+        """Whether this in-place operator changes the view, not the memory (``t_``)."""
+        if self.functional is None or packet(self.functional) == "aten::detach":
+            return False
+        same = MutationInfo.of(self.functional)
+        return not same.aliases_undeclared and same.viewed is not None
+
 
 def packet(op: str) -> str:
     """Strip the overload: ``aten::add`` of ``aten::add.Tensor``."""
     return op.partition(".")[0]
-
-
-@cache_by_operator
-def mutation_info(op: str) -> MutationInfo:
-    """Look up the facts about an operator by its full name."""
-    if (found := overload(op)) is None:
-        return MutationInfo(None)
-    schema = found._schema
-    arguments: Sequence[Any] = schema.arguments
-    names = [argument.name for argument in arguments]
-    written = tuple(index for index, argument in enumerate(arguments) if _is_written(argument, str(schema)))
-    sets = {name: index for index in written for name in arguments[index].alias_info.before_set}
-    viewed = int(op == "aten::einsum") if packet(op) in ALIASING_COMPOSITES else None
-    if not schema.is_mutable and any(result.alias_info and "Tensor" in str(result.type) for result in schema.returns):
-        viewed = next((index for index, argument in enumerate(arguments) if argument.alias_info is not None), 0)
-    return MutationInfo(
-        schema,
-        written,
-        viewed,
-        tuple(_written_argument(result, sets) for result in schema.returns),
-        names.index("memory_format") if "memory_format" in names else None,
-        torch.Tag.pointwise in found.tags,
-    )
 
 
 def _written_argument(result: Any, sets: dict[str, int]) -> int | None:
@@ -107,19 +133,12 @@ def is_tensor(value: Any) -> bool:
 
 def results(node: Node) -> Iterator[tuple[Value, int | None]]:
     """Yield each output, with the index of the written argument that it is, or None."""
-    returned = mutation_info(node.op).returned
+    returned = MutationInfo.of(node.op).returned
     return zip(node.outputs, returned if len(returned) == len(node.outputs) else (None,) * len(node.outputs), strict=True)
 
 
-@cache_by_operator
-def functional_overload(op: str) -> str | None:
-    """Find the operator that does not write: ``add.Tensor`` for ``add_.Tensor``.
-
-    It takes the same arguments, apart from ``out=``, and returns the new results of `op`, then the values to write. None where
-    torch has no such operator.
-    """
-    known = mutation_info(op)
-    namespace, _, base = packet(op).partition("::")
+def _functional_overload(known: MutationInfo) -> str | None:
+    namespace, _, base = packet(known.op).partition("::")
     if base.startswith("__i") and base.endswith("__"):
         names = [f"__{base[3:]}"]
     elif base.endswith("_"):
@@ -135,16 +154,8 @@ def functional_overload(op: str) -> str | None:
     for by_name in (True, False):
         for schema in candidates:
             if _takes(schema, inputs, by_name):
-                return f"{schema.name}.{schema.overload_name}" if schema.overload_name else str(schema.name)
+                return full_name(schema)
     return None
-
-
-def changes_strides(op: str) -> bool:
-    """Return whether an in-place operator changes the view, not the memory (``t_``)."""
-    same = functional_overload(op)
-    return (
-        same is not None and packet(same) not in {"aten::detach", *ALIASING_COMPOSITES} and mutation_info(same).viewed is not None
-    )
 
 
 def is_out(known: MutationInfo, index: int) -> bool:

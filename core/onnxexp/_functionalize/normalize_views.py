@@ -16,7 +16,7 @@ import torch
 from onnxexp._functionalize.contiguity import Contiguity
 from onnxexp._functionalize.emit import END, Emitter, same_sizes
 from onnxexp._functionalize.memory import Memory
-from onnxexp._functionalize.mutation import mutation_info, packet
+from onnxexp._functionalize.mutation import MutationInfo, packet
 from onnxexp._functionalize.places import Ref, View
 from onnxexp._neutral_graph import Dim, Node, TensorType, Value
 
@@ -130,7 +130,7 @@ def _contiguous(call: ViewCall) -> Place:
 def _to(call: ViewCall) -> Place:
     """Handle ``to``, which returns the tensor itself if nothing changes."""
     before, after = call.ref.type.dtype, call.output.dtype
-    known = {argument.name: arg for argument, arg in zip(mutation_info(call.node.op).schema.arguments, call.args, strict=False)}
+    known = {argument.name: arg for argument, arg in zip(MutationInfo.of(call.node.op).schema.arguments, call.args, strict=False)}
     if known.get("copy") is True or (before is not None and after is not None and before != after):
         return Sharing.NEW
     plain = known.get("memory_format") in (None, torch.preserve_format) and known.get("copy") in (None, False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from onnxexp._functionalize.contiguity import Contiguity
-from onnxexp._functionalize.mutation import mutation_info, packet
+from onnxexp._functionalize.mutation import MutationInfo, packet
 from onnxexp._functionalize.places import refuse
 from onnxexp._functionalize.write_back import are_apart
 from onnxexp._neutral_graph import Graph, Node, Value
@@ -32,13 +32,13 @@ def refuse_scatters_into_overlaps(graph: Graph) -> None:
                 what = f"elements of the {view.op} that {node.op} copies may share memory, so that a write changes several"
                 refuse(what, node.where, "clone() the view first")
         made.update(dict.fromkeys(node.outputs, node))
-        contiguity.visit(node, mutation_info(node.op))
+        contiguity.visit(node, MutationInfo.of(node.op))
 
 
 def _overlapping_view(value: Value, made: dict[Value, Node]) -> Node | None:
     """Return the view, if any, in which several elements of a value share memory."""
     while (maker := made.get(value)) is not None:
-        name, viewed = packet(maker.op), mutation_info(maker.op).viewed
+        name, viewed = packet(maker.op), MutationInfo.of(maker.op).viewed
         if name == "aten::as_strided" and not are_apart(*maker.args[1:3]):
             return maker
         if name == "aten::unfold" and not _windows_are_apart(*maker.args[2:4]):

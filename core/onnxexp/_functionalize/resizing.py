@@ -8,7 +8,7 @@ from typing import NoReturn
 import torch
 
 from onnxexp._functionalize.emit import same_sizes
-from onnxexp._functionalize.mutation import RESIZE_CURE, mutation_info
+from onnxexp._functionalize.mutation import RESIZE_CURE, MutationInfo
 from onnxexp._functionalize.normalize_views import ViewCall
 from onnxexp._functionalize.places import Ref, View, refuse
 from onnxexp._neutral_graph import TensorType, Type
@@ -25,7 +25,7 @@ def first_elements(call: ViewCall, after: Type) -> Ref:
         return call.ref
     old = [size for size in before or () if isinstance(size, int)]
     new = [size for size in sizes or () if isinstance(size, int)]
-    index = mutation_info(call.node.op).memory_format
+    index = MutationInfo.of(call.node.op).memory_format
     if before is None or sizes is None or len(old) < len(before) or len(new) < len(sizes):
         _refuse(call, "whose sizes depend on the run time")
     if index is not None and call.node.args[index] not in (None, torch.contiguous_format, 0):

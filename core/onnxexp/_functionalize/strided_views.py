@@ -8,7 +8,7 @@ import torch
 
 from onnxexp._functionalize.contiguity import Contiguity, on_meta
 from onnxexp._functionalize.emit import is_static
-from onnxexp._functionalize.mutation import RESIZING, mutation_info, packet, results
+from onnxexp._functionalize.mutation import RESIZING, MutationInfo, packet, results
 from onnxexp._functionalize.places import refuse
 from onnxexp._neutral_graph import Graph, Node, Value
 
@@ -40,7 +40,7 @@ def rebase_strided_views(graph: Graph) -> None:
         if packet(node.op) in _STRIDED:
             _rebase(node, made, contiguity.values)
         made.update(dict.fromkeys(node.outputs, node))
-        contiguity.visit(node, mutation_info(node.op))
+        contiguity.visit(node, MutationInfo.of(node.op))
         if packet(node.op) in RESIZING:
             contiguity.values.clear()  # the strides of a view count from the new size
 
@@ -51,7 +51,7 @@ def _rebase(node: Node, made: dict[Value, Node], contiguous: set[Value]) -> None
         node.args[-1] = 0  # the first element, in any layout
         return
     while (maker := made.get(base)) is not None:
-        known, written = mutation_info(maker.op), dict(results(maker))[base]
+        known, written = MutationInfo.of(maker.op), dict(results(maker))[base]
         source = written if written is not None else known.viewed
         if source is None or not isinstance(maker.args[source], Value):
             break

@@ -15,7 +15,7 @@ from onnxexp._errors import OptionError
 from onnxexp._neutral_graph import Node, TensorType
 from onnxexp._request.training_mode import EnumOption
 from onnxexp._torch_ops.schemas import overload
-from onnxexp._torch_ops.type_codes import type_code
+from onnxexp._torch_ops.type_codes import TYPE_CODES
 from onnxexp._user_warnings import warn
 
 TORCH_ARGUMENTS = "torch_arguments"
@@ -146,7 +146,7 @@ def _is_sizes(arg: Sequence[Any]) -> bool:
 
 def _attribute(arg: Any) -> Any:
     if isinstance(arg, torch.dtype):
-        return type_code(arg)
+        return TYPE_CODES.code(arg)
     if isinstance(arg, bool):
         return int(arg)
     if isinstance(arg, (list, tuple)):

@@ -7,7 +7,7 @@ from typing import TypeGuard
 
 import onnx_ir as ir
 
-from onnxexp._request.unique_names import unused_name
+from onnxexp._request.unique_names import UniqueNames
 
 SIZES_KEY = "onnxexp.sizes"
 """The key of the file's metadata with the expressions of shortened sizes."""
@@ -30,7 +30,7 @@ def shorten_sizes(model: ir.Model) -> dict[str, str]:
         for axis, size in enumerate(value.shape or ()):
             text = size.value if isinstance(size, ir.SymbolicDim) else None
             if _is_long(text) and text not in names:
-                names[text] = unused_name(f"{value.name}_dim_{axis}", {*filter(None, texts), *names.values()})
+                names[text] = UniqueNames({*filter(None, texts), *names.values()}).unique(f"{value.name}_dim_{axis}")
     for value in values:
         if value.shape is not None:
             sizes = [size.value if isinstance(size, ir.SymbolicDim) else size for size in value.shape]

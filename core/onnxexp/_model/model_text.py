@@ -12,7 +12,7 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxexp._model.long_sizes import SIZES_KEY
-from onnxexp._model.type_text import ascii_text, bytes_text, dtype_text, type_text
+from onnxexp._model.type_text import ascii_text, bytes_text, type_text
 
 _INLINE = 8
 """Elements up to which a constant is shown by its contents."""
@@ -42,7 +42,7 @@ def initializers_text(graph: ir.Graph) -> str:
     tensors = [value.const_value for value in graph.initializers.values() if value.const_value is not None]
     if not tensors:
         return str(len(graph.initializers)) if graph.initializers else "none"
-    kinds = Counter(dtype_text(tensor.dtype) for tensor in tensors)
+    kinds = Counter(type_text(tensor.dtype) for tensor in tensors)
     listed = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
     return f"{len(graph.initializers)} ({bytes_text(sum(tensor.nbytes for tensor in tensors))}): {listed}"
 
@@ -125,9 +125,9 @@ def _attribute(attr: ir.Attr) -> str:
 def _attribute_value(attr: ir.Attr) -> str:
     value: Any = attr.value
     if attr.type is ir.AttributeType.TENSOR:
-        return _contents(value) if value.size <= _INLINE else f"<{dtype_text(value.dtype)}{list(value.shape)}>"
+        return _contents(value) if value.size <= _INLINE else f"<{type_text(value.dtype)}{list(value.shape)}>"
     if attr.type is ir.AttributeType.INT and attr.name in _DTYPE_ATTRIBUTES:
-        return dtype_text(value)
+        return type_text(value)
     if attr.type in (ir.AttributeType.FLOAT, ir.AttributeType.FLOATS):
         return _contents(value)
     if isinstance(value, (int, str)):

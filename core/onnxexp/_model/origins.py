@@ -33,13 +33,13 @@ class NodeOrigin:
     symbolic: str = ""
     made_by: str = ""
 
-
-def origin_of(node: ir.Node) -> NodeOrigin | None:
-    """Read the origin of a node, or None if its file lacks it."""
-    found = {name[len(PREFIX) :]: text for name, text in node.metadata_props.items() if name.startswith(PREFIX)}
-    found["made_by"] = found.pop("pass", "")
-    known = {field.name: found.get(field.name, "") for field in dataclasses.fields(NodeOrigin)}
-    return NodeOrigin(**known) if any(known.values()) else None
+    @classmethod
+    def of(cls, node: ir.Node) -> NodeOrigin | None:
+        """Read the origin of a node, or None if its file lacks it."""
+        found = {name[len(PREFIX) :]: text for name, text in node.metadata_props.items() if name.startswith(PREFIX)}
+        found["made_by"] = found.pop("pass", "")
+        known = {field.name: found.get(field.name, "") for field in dataclasses.fields(cls)}
+        return cls(**known) if any(known.values()) else None
 
 
 @contextlib.contextmanager

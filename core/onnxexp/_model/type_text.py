@@ -10,9 +10,12 @@ from onnxexp._builder.dtypes import torch_dtype
 from onnxexp._model.printable_text import one_line
 
 
-def type_text(value: ir.Value) -> str:
-    """Write a type, such as ``float32[batch, 3]``, ``sequence(int64[...])`` or ``?``."""
-    return _type(value.type, value.shape)
+def type_text(of: ir.Value | ir.DataType | int) -> str:
+    """Write the type of a value, ``float32[batch, 3]``, or an element type.
+
+    Other types of values are ``sequence(int64[...])`` and ``?``. An element type has torch's name, or ONNX's in lower case.
+    """
+    return _type(of.type, of.shape) if isinstance(of, ir.Value) else _element_type(of)
 
 
 def place_of(node: ir.Node) -> str:
@@ -42,11 +45,10 @@ def _type(type_: ir.TypeProtocol | None, shape: ir.Shape | None) -> str:
     if type_ is None:
         return "?"
     sizes = ", ".join(str(size if isinstance(size, int) else size.value or "?") for size in shape) if shape is not None else "..."
-    return f"{dtype_text(type_.dtype)}[{sizes}]"
+    return f"{_element_type(type_.dtype)}[{sizes}]"
 
 
-def dtype_text(data_type: ir.DataType | int) -> str:
-    """Write an element type by torch's name, or by ONNX's in lower case."""
+def _element_type(data_type: ir.DataType | int) -> str:
     try:
         return str(torch_dtype(data_type)).removeprefix("torch.")
     except (TypeError, ValueError):

@@ -18,33 +18,6 @@ _SHARED_SIZE = 16
 """Elements up to which equal int64 constants are one initializer."""
 
 
-class Unfit(Exception):
-    """A rule does not fit after all; the rewriter drops the nodes that it emitted."""
-
-
-# Values
-
-
-def constant_ints(node: ir.Node, index: int, name: str) -> list[int] | None:
-    """Return constant integers of an input or attribute of a node, else None."""
-    if name in node.attributes:
-        return list(node.attributes[name].as_ints())
-    given = node.inputs[index] if index < len(node.inputs) else None
-    contents = None if given is None or given.is_graph_input() else given.const_value
-    return None if contents is None else [int(element) for element in contents.numpy().reshape(-1)]
-
-
-def dims(value: ir.Value | None) -> tuple[Dim, ...] | None:
-    """Return the sizes of a value; an unknown size gets a name of its own."""
-    if value is None or value.shape is None:
-        return None
-    sizes = (size if isinstance(size, int) else size.value for size in value.shape)
-    return tuple(f"?{id(value)}.{axis}" if size is None else size for axis, size in enumerate(sizes))
-
-
-# Passes
-
-
 class Rewriter:
     """Emits nodes before the node that a rule rewrites.
 
@@ -57,6 +30,26 @@ class Rewriter:
 
     VIEWS = frozenset({"Reshape", "Squeeze", "Transpose", "Unsqueeze"})
     """Operators that change the shape or the order of the elements, not the elements."""
+
+    class Unfit(Exception):
+        """A rule does not fit after all; the rewriter drops the nodes that it emitted."""
+
+    @staticmethod
+    def constant_ints(node: ir.Node, index: int, name: str) -> list[int] | None:
+        """Return constant integers of an input or attribute of a node, else None."""
+        if name in node.attributes:
+            return list(node.attributes[name].as_ints())
+        given = node.inputs[index] if index < len(node.inputs) else None
+        contents = None if given is None or given.is_graph_input() else given.const_value
+        return None if contents is None else [int(element) for element in contents.numpy().reshape(-1)]
+
+    @staticmethod
+    def dims(value: ir.Value | None) -> tuple[Dim, ...] | None:
+        """Return the sizes of a value; an unknown size gets a name of its own."""
+        if value is None or value.shape is None:
+            return None
+        sizes = (size if isinstance(size, int) else size.value for size in value.shape)
+        return tuple(f"?{id(value)}.{axis}" if size is None else size for axis, size in enumerate(sizes))
 
     def __init__(self, model: ir.Model) -> None:
         self.opset = model.graph.opset_imports.get("", 1)
@@ -79,7 +72,7 @@ class Rewriter:
         self.node, self._emitted, self._renamed, self._unused = node, [], [], []
         try:
             found = rule(self, node)
-        except Unfit:
+        except self.Unfit:
             found = None
         changed = found is not None and found is not node.outputs[0]
         dead = [*self._emitted, *self._unused]
@@ -236,7 +229,11 @@ Rule: TypeAlias = Callable[[Rewriter, ir.Node], "ir.Value | None"]
 
 
 class RewritePass(ir.passes.InPlacePass):
-    """Apply rules to nodes, bodies included, in one walk from inputs to outputs."""
+    """Apply rules to nodes, bodies included, in one walk from inputs to outputs.
+
+    A rule is a function of the rewriter and the node. It returns the value that replaces the first output of the node, or None or
+    that output where nothing changes. It may raise `Rewriter.Unfit`.
+    """
 
     rules: Mapping[str, Rule] = MappingProxyType({})
     """The rule of each operator."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Iterable, Sequence
 
 import onnx_ir as ir
@@ -11,8 +10,8 @@ import onnx_ir as ir
 class UniqueNames:
     """Names of one kind, where counters make many names from one base cheap."""
 
-    def __init__(self) -> None:
-        self._taken: dict[str, int] = {}
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = dict.fromkeys(taken, 0)
 
     @classmethod
     def of(cls, graph: ir.Graph) -> UniqueNames:
@@ -45,16 +44,11 @@ class UniqueNames:
             self._taken.setdefault(name, 0)
 
 
-def unused_name(base: str, taken: Collection[str]) -> str:
-    """Return `base`, or `base_1`, `base_2`, … where it is taken."""
-    return next(name for name in itertools.chain([base], (f"{base}_{n}" for n in itertools.count(1))) if name not in taken)
-
-
 def unique_names(names: Sequence[str], taken: Collection[str] = ()) -> list[str]:
     """Make names unique by numbers for those that occur twice or are in `taken`."""
     result: list[str] = []
     used = set(taken)
     for name in names:
-        result.append(unused_name(name, used.union(names)) if name in used else name)
+        result.append(UniqueNames(used.union(names)).unique(name) if name in used else name)
         used.add(result[-1])
     return result

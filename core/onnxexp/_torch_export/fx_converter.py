@@ -91,13 +91,13 @@ class Converter:
     def _call(self, node: torch.fx.Node) -> Any:
         target = node.target
         if isinstance(target, torch._ops.OpOverload):
-            name = full_name(target)
+            name = full_name(target._schema)
             if name in DROPPED:
                 return None
             args = bind(target._schema, self.look_up(node.args), {key: self.look_up(arg) for key, arg in node.kwargs.items()})
             args = self._cast(args, node) if self.autocast else args
             meant = overload(_STAND_IN.sub("aten::", name)) or target
-            return self.append(full_name(meant), args[: len(meant._schema.arguments)], node)
+            return self.append(full_name(meant._schema), args[: len(meant._schema.arguments)], node)
         if target is operator.getitem:
             source, index = node.args
             return self.look_up(source)[index]

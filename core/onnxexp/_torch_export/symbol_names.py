@@ -21,7 +21,7 @@ from onnxexp._errors import CaptureError
 from onnxexp._request.axis_spec import Axis
 from onnxexp._request.dynamic_shapes import DynamicSpec, user_inputs
 from onnxexp._request.pytree_leaves import Leaf
-from onnxexp._request.unique_names import unused_name
+from onnxexp._request.unique_names import UniqueNames
 
 
 def symbol_names(program: ExportedProgram, spec: DynamicSpec, *, each: bool = False) -> SizeNames:
@@ -40,11 +40,11 @@ def symbol_names(program: ExportedProgram, spec: DynamicSpec, *, each: bool = Fa
         if size.request is not None and size.request.name is not None:
             own = size.request.name
             same = size.given in (0, 1) or sizes.setdefault(own, size.given) == size.given  # 0 and 1 are enlarged to the group's
-            unused = own if same else unused_name(own, names.values()) if each else names.unused(own)
+            unused = own if same else UniqueNames(names.values()).unique(own) if each else names.unused(own)
             _name_symbol(names, size, unused)
     for size in found:
         if isinstance(size.expr, sympy.Symbol) and size.expr not in names:
-            names[size.expr] = unused_name(size.name, names.values())
+            names[size.expr] = UniqueNames(names.values()).unique(size.name)
     for size in found:
         name = size.request.name if size.request is not None and size.request.derived is None else None
         if name and name not in names.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -17,14 +18,9 @@ T = TypeVar("T")
 _PERMANENT = frozenset(["aten", "onnxexp", "prim"])
 
 
-class NoOverload(LoweringError):
-    """torch has no operator that takes these arguments."""
-
-
-def full_name(op: torch._ops.OpOverload) -> str:
-    """Return the full name: ``aten::add.Tensor``, ``aten::relu``."""
-    name: str = op._schema.name
-    return f"{name}.{op._schema.overload_name}" if op._schema.overload_name else name
+def full_name(schema: torch.FunctionSchema) -> str:
+    """Return the full name of an overload: ``aten::add.Tensor``, ``aten::relu``."""
+    return f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
 
 
 def cache_by_operator(function: Callable[[str], T]) -> Callable[[str], T]:
@@ -63,36 +59,6 @@ def bind(schema: torch.FunctionSchema, args: Sequence[Any], kwargs: Mapping[str,
     return [*args[: len(arguments)], *others]
 
 
-def called(name: str, args: Sequence[Any], where: Node, fresh: Callable[[], str], outputs: int | None = None) -> Node:
-    """Make the node of a call, with the first overload that takes its arguments.
-
-    `fresh` names an unknown size. `outputs` is the number of tensors in the list that the operator returns; None: as many as
-    torch returns.
-
-    Raises NoOverload where torch has no such operator, or none takes the arguments; LoweringError for an unknown
-    number of outputs.
-    """
-    schema = choose_overload(name, args)
-    packet = name.partition(".")[0]
-    full = f"{packet}.{schema.overload_name}" if schema.overload_name else packet
-    bound = bind(schema, args, {})
-    types = result_types(overload(full), bound, fresh)
-    count: int | None = len(schema.returns)
-    if returns_list(schema):
-        count = outputs if outputs is not None else None if types is None else len(types)
-        if count is None:
-            raise LoweringError(f"how many tensors {full} returns here is not known at export; pass outputs=")
-    if types is None or len(types) != count:
-        types = [TensorType(None, None)] * (count or 0)
-    base = where.outputs[0].name if where.outputs else "out"
-    return Node(full, bound, [Value(base, type_) for type_ in types], where=where.where)
-
-
-def returns_list(schema: torch.FunctionSchema) -> bool:
-    """Return whether the operator returns a list of tensors."""
-    return [str(result.type) for result in schema.returns] == ["List[Tensor]"]
-
-
 def schemas(name: str) -> list[torch.FunctionSchema]:
     """All schemas of an operator, or the one of an overload (``aten::add.Tensor``)."""
     packet, _, suffix = name.partition(".")
@@ -100,26 +66,94 @@ def schemas(name: str) -> list[torch.FunctionSchema]:
     return [each for each in found if not suffix or each.overload_name == suffix]
 
 
-def choose_overload(name: str, args: Sequence[Any]) -> torch.FunctionSchema:
-    """Choose the overload that takes these Values, Tensors and Python constants.
+@dataclasses.dataclass(frozen=True)
+class OverloadCall:
+    """A call of the overload of a torch operator that takes its arguments.
 
-    Raises NoOverload where there is none.
+    Attributes:
+        schema: The overload's schema.
+        args: The arguments by position, as the schema takes them; defaults may be left out.
     """
-    schema = next((each for each in schemas(name) if accepts(each, args)), None)
-    if schema is None:
-        known = "; ".join(map(str, schemas(name.partition(".")[0]))) or "torch has no such operator"
-        raise NoOverload(f"{name} does not take ({', '.join(map(repr, args))}): {known}")
-    return schema
+
+    schema: torch.FunctionSchema
+    args: list[Any]
+
+    @classmethod
+    def of(cls, name: str, args: Sequence[Any], convert: Callable[[str, Any], Any] | None = None) -> OverloadCall:
+        """Choose the overload that takes these Values, Tensors and Python constants.
+
+        `name` is that of an operator or of one overload. Where no overload takes the arguments as they are, `convert(type, arg)`
+        converts each to the type in a schema (``List[int]``), or returns it as it is.
+
+        Raises LoweringError where no overload takes the arguments.
+        """
+        known = [each for each in schemas(name) if _takes(each, len(args))]
+        for schema in known:
+            if _all_fit(schema, args):
+                return cls(schema, list(args))
+        if convert is not None:
+            for schema in known:
+                converted = [convert(str(formal.type), arg) for formal, arg in zip(schema.arguments, args, strict=False)]
+                if _all_fit(schema, converted):
+                    return cls(schema, converted)
+        overloads = "; ".join(map(str, schemas(name.partition(".")[0]))) or "torch has no such operator"
+        raise LoweringError(f"{name} does not take ({', '.join(map(repr, args))}): {overloads}")
+
+    @property
+    def name(self) -> str:
+        """The overload's full name, such as ``aten::add.Tensor``."""
+        return full_name(self.schema)
+
+    @property
+    def bound(self) -> list[Any]:
+        """Every argument in order, with the defaults filled in."""
+        return bind(self.schema, self.args, {})
+
+    @property
+    def returns_list(self) -> bool:
+        """Whether the operator returns a list of tensors."""
+        return [str(result.type) for result in self.schema.returns] == ["List[Tensor]"]
+
+    def result_types(self, fresh: Callable[[], str]) -> list[TensorType] | None:
+        """Compute the result types, a list's elements one by one, or None if torch fails.
+
+        `fresh()` names an unknown size.
+        """
+        return result_types(overload(self.name), self.bound, fresh)
 
 
-def accepts(schema: torch.FunctionSchema, args: Sequence[Any]) -> bool:
-    """Return whether a call with positional arguments fits a schema."""
+def called(name: str, args: Sequence[Any], where: Node, fresh: Callable[[], str], outputs: int | None = None) -> Node:
+    """Make the node of a call, with the first overload that takes its arguments.
+
+    `fresh` names an unknown size. `outputs` is the number of tensors in the list that the operator returns; None: as many as
+    torch returns.
+
+    Raises LoweringError where torch has no such operator, where none takes the arguments, or for an unknown number of outputs.
+    """
+    call = OverloadCall.of(name, args)
+    types = call.result_types(fresh)
+    count: int | None = len(call.schema.returns)
+    if call.returns_list:
+        count = outputs if outputs is not None else None if types is None else len(types)
+        if count is None:
+            raise LoweringError(f"how many tensors {call.name} returns here is not known at export; pass outputs=")
+    if types is None or len(types) != count:
+        types = [TensorType(None, None)] * (count or 0)
+    base = where.outputs[0].name if where.outputs else "out"
+    return Node(call.name, call.bound, [Value(base, type_) for type_ in types], where=where.where)
+
+
+def _takes(schema: torch.FunctionSchema, count: int) -> bool:
+    """Return whether a call with so many positional arguments fits a schema."""
     formals = schema.arguments
-    if len(args) > len(formals) or any(argument.is_out for argument in formals):
+    if count > len(formals) or any(argument.is_out for argument in formals):
         return False
-    if not all(argument.has_default_value() for argument in formals[len(args) :]):
-        return False
-    return all(_fits(str(argument.type), arg) for argument, arg in zip(formals, args, strict=False))
+    return all(argument.has_default_value() for argument in formals[count:])
+
+
+def _all_fit(schema: torch.FunctionSchema, args: Sequence[Any]) -> bool:
+    """Return whether the arguments may be of the types in a schema."""
+    return all(_fits(str(argument.type), arg) for argument, arg in zip(schema.arguments, args, strict=False))
 
 
 def _fits(type_: str, arg: Any) -> bool:

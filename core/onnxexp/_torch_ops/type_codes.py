@@ -15,12 +15,22 @@ DTYPES = (
 """c10::ScalarType, in order; None for the types that Python's torch does not have."""
 _LAYOUTS = (torch.strided, torch.sparse_coo)
 MEMORY_FORMATS = (torch.contiguous_format, torch.preserve_format, torch.channels_last, torch.channels_last_3d)
-TYPE_CODES: dict[str, tuple[Any, ...]] = {"ScalarType": DTYPES, "Layout": _LAYOUTS, "MemoryFormat": MEMORY_FORMATS}
-"""The values by code, by the type of a schema's argument."""
 
 
-def type_code(value: Any) -> Any:
-    """Return the code of a dtype, layout or memory format, and other values unchanged."""
-    if not isinstance(value, (torch.dtype, torch.layout, torch.memory_format)):
-        return value
-    return next((table.index(value) for table in TYPE_CODES.values() if value in table), value)
+class TypeCodes(dict[str, tuple[Any, ...]]):
+    """Values by code, by the type of a schema's argument."""
+
+    def of_argument(self, argument: torch.Argument) -> tuple[Any, ...] | None:
+        """Return the values by code of an argument that takes codes, else None."""
+        return self.get(str(argument.real_type).removeprefix("Optional[").removesuffix("]"))
+
+    def code(self, value: Any) -> Any:
+        """Return the code of a dtype, layout or memory format, and other values unchanged."""
+        if not isinstance(value, (torch.dtype, torch.layout, torch.memory_format)):
+            return value
+        return next((values.index(value) for values in self.values() if value in values), value)
+
+
+TYPE_CODES = TypeCodes(ScalarType=DTYPES, Layout=_LAYOUTS, MemoryFormat=MEMORY_FORMATS)
+"""The codes of dtypes, layouts and memory formats: ``TYPE_CODES["ScalarType"][6]`` is torch.float32, and
+``TYPE_CODES.code(torch.float32)`` is 6. ``TYPE_CODES.of_argument(argument)`` are the values by code of a schema's argument."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import MappingProxyType
 
 import onnx_ir as ir
 
-from onnxexp.rewriting import RewritePass, Rewriter, Rule, dims
+from onnxexp.rewriting import RewritePass, Rewriter
 from onnxexp_ort.domain import DOMAIN
 
 
@@ -20,7 +19,7 @@ def _quick_gelu(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
             continue
         alpha = _factor(maker.inputs[0], x)
         if alpha is not None:
-            return rewriter.emit("QuickGelu", [x], {"alpha": alpha}, sizes=dims(node.outputs[0]), domain=DOMAIN)[0]
+            return rewriter.emit("QuickGelu", [x], {"alpha": alpha}, sizes=rewriter.dims(node.outputs[0]), domain=DOMAIN)[0]
     return None
 
 
@@ -36,7 +35,7 @@ def _factor(value: ir.Value | None, x: ir.Value) -> float | None:
         return None
     for own, other in (node.inputs, node.inputs[::-1]):
         known = None if other is None or other.is_graph_input() else other.const_value
-        if own is x and known is not None and known.size == 1 and dims(value) == dims(x):
+        if own is x and known is not None and known.size == 1 and Rewriter.dims(value) == Rewriter.dims(x):
             return float(known.numpy().reshape(-1)[0])
     return None
 
@@ -44,4 +43,4 @@ def _factor(value: ir.Value | None, x: ir.Value) -> float | None:
 class FuseQuickGelu(RewritePass):
     """QuickGelu reads its input once."""
 
-    rules: Mapping[str, Rule] = MappingProxyType({"Mul": _quick_gelu})
+    rules = MappingProxyType({"Mul": _quick_gelu})

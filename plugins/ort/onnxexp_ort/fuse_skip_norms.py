@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import onnx_ir as ir
 
-from onnxexp.rewriting import RewritePass, Rewriter, Rule, dims
+from onnxexp.rewriting import RewritePass, Rewriter
 from onnxexp_aten.passes.fuse_mul_chains import normalized_data
 from onnxexp_ort.domain import DOMAIN
 
@@ -31,8 +30,8 @@ def _skip_norm(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
 
     The summands have one shape. The kernels take two or three axes, and normalize the last one.
     """
-    total, sizes = node.outputs[0], dims(node.outputs[0])
-    alike = sizes is not None and all(dims(value) == sizes for value in node.inputs)
+    total, sizes = node.outputs[0], rewriter.dims(node.outputs[0])
+    alike = sizes is not None and all(rewriter.dims(value) == sizes for value in node.inputs)
     if sizes is None or not alike or len(sizes) not in (2, 3) or total.dtype != ir.DataType.FLOAT:
         return None
     norms = [norm for norm in (_norm(user, total, len(sizes)) for user in dict.fromkeys(total.consumers())) if norm is not None]
@@ -69,10 +68,10 @@ def _norm(user: ir.Node, total: ir.Value, rank: int) -> _Norm | None:
 
 def _weight(value: ir.Value, width: Any) -> bool:
     """Return whether no node makes a value that has one number for each element."""
-    return value.producer() is None and dims(value) == (width,) and value.dtype == ir.DataType.FLOAT
+    return value.producer() is None and Rewriter.dims(value) == (width,) and value.dtype == ir.DataType.FLOAT
 
 
 class FuseSkipNorms(RewritePass):
     """Compute ``norm(x + y)`` and ``x + y`` in one pass over the memory."""
 
-    rules: Mapping[str, Rule] = MappingProxyType({"Add": _skip_norm})
+    rules = MappingProxyType({"Add": _skip_norm})

@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 import onnxexp
 from onnxexp import ONNXProgram
-from onnxexp.checking import NodeOrigin, origin_of, type_text
+from onnxexp.checking import NodeOrigin, type_text
 from onnxexp.graph import Graph, Node, Value
 from onnxexp_report.weights import weight_rows
 
@@ -110,7 +110,7 @@ class _OnnxGraph:
 
     def _nodes(self, nodes: Any, path: str) -> None:
         for node in nodes:
-            origin = origin_of(node) or NodeOrigin()
+            origin = NodeOrigin.of(node) or NodeOrigin()
             scope = "/".join(part for part in (path, origin.scope.replace(".", "/")) if part)
             row = {
                 "n": node.name or "", "o": node.op_type, "s": scope,

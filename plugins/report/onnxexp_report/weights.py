@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxexp.checking import dtype_text
+from onnxexp.checking import type_text
 
 _BINS = 24
 _SAMPLE = 1 << 16
@@ -26,7 +26,7 @@ def weight_rows(values: Sequence[ir.Value]) -> list[dict[str, Any]]:
 def _row(value: ir.Value) -> dict[str, Any]:
     tensor = value.const_value
     assert tensor is not None
-    row = {"n": value.name, "d": dtype_text(tensor.dtype), "s": list(tensor.shape.numpy()), "b": tensor.nbytes}
+    row = {"n": value.name, "d": type_text(tensor.dtype), "s": list(tensor.shape.numpy()), "b": tensor.nbytes}
     return {**row, **_statistics(tensor)}
 
 

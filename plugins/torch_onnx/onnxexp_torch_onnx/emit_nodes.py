@@ -172,7 +172,7 @@ class Emitter:
         """
         overload = attributes(node).get("overload", ("s", ""))[1]
         name = f"{node.kind()}.{overload}" if overload else node.kind()
-        _, args = match_overload(self.op, name, inputs)
+        args = match_overload(self.op, name, inputs).args
         return self.op.torch_op(name, *args, outputs=node.outputsSize())
 
     def _operator(self, domain: str, name: str, node: JitNode, inputs: list[Any]) -> Sequence[Tensor]:

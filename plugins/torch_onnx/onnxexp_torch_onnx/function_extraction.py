@@ -13,7 +13,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnxexp.rewriting import unused_name
+from onnxexp.rewriting import UniqueNames
 
 _SMALL = 64
 """Elements up to which an integer or boolean initializer (axes, shapes, indices) becomes part of the function."""
@@ -71,7 +71,7 @@ class _Shared:
     def _infer(self, index: int, value: ir.Attr) -> None:
         node, name = self.places[index]
         base = f"{INFERRED}{name.removeprefix(INFERRED)}"
-        free = unused_name(base, self.function.attributes)
+        free = UniqueNames(self.function.attributes).unique(base)
         self.names[index] = free
         self.function.attributes[free] = ir.Attr(free, ir.AttributeType.UNDEFINED, None)
         node.attributes[name] = ir.RefAttr(name, free, value.type)

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, OptionError, SymbolicTable
-from onnxexp.torch_ops import full_name
 
 
 def translations(table: Mapping[Any, Callable[..., Any]]) -> SymbolicTable:
@@ -31,7 +30,7 @@ def _name(key: Any) -> str:
     if isinstance(key, str):
         return key
     if isinstance(key, torch._ops.OpOverload):
-        return full_name(key)
+        return str(key.name())  # type: ignore[no-untyped-call] # torch annotates nothing there
     if isinstance(key, torch._ops.OpOverloadPacket):
         return str(key._qualified_op_name)
     raise OptionError(f"custom_translation_table: {key!r} is not a torch operator")

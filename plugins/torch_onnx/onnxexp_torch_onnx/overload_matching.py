@@ -5,13 +5,15 @@ A symbolic passes values of a graph; an operator's schema takes numbers, lists o
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from onnxexp import Builder, Tensor
-from onnxexp.torch_ops import TYPE_CODES, NoOverload, accepts, choose_overload, schemas
+from onnxexp.torch_ops import TYPE_CODES, OverloadCall, schemas
 
 _NUMBERS = ("int", "float", "bool", "number")
 
@@ -24,30 +26,20 @@ def overloads(full: str) -> list[torch.FunctionSchema]:
     return [each for each in schemas(full) if not any(argument.is_out for argument in each.arguments)]
 
 
-def match_overload(op: Builder, full: str, args: Sequence[Any]) -> tuple[torch.FunctionSchema, list[Any]]:
+def match_overload(op: Builder, full: str, args: Sequence[Any]) -> OverloadCall:
     """Find the overload that takes these arguments, and convert them for it.
 
     Arguments are converted only where no overload takes them as they are.
 
-    Raises NoOverload where no overload takes the converted arguments.
+    Raises LoweringError where no overload takes the converted arguments.
     """
-    try:
-        schema, matched = choose_overload(full, args), list(args)
-    except NoOverload:
-        for schema in overloads(full):
-            matched = [_converted(op, str(formal.type), arg) for formal, arg in zip(schema.arguments, args, strict=False)]
-            if len(args) <= len(schema.arguments) and accepts(schema, matched):
-                break
-        else:
-            raise
-    return schema, decode_arguments(schema, matched)
+    call = OverloadCall.of(full, args, functools.partial(_converted, op))
+    return dataclasses.replace(call, args=decode_arguments(call.schema, call.args))
 
 
 def decode_arguments(schema: torch.FunctionSchema, args: Sequence[Any]) -> list[Any]:
     """Decode the dtypes, layouts and memory formats of a call by its schema."""
-    arguments: Sequence[Any] = schema.arguments
-    kinds = (str(argument.real_type).removeprefix("Optional[").removesuffix("]") for argument in arguments)
-    tables = map(TYPE_CODES.get, kinds)
+    tables = map(TYPE_CODES.of_argument, schema.arguments)
     return [table[arg] if table is not None and type(arg) is int else arg for table, arg in zip(tables, args, strict=False)]
 
 

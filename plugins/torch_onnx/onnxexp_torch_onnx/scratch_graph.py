@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from onnxexp import Builder, Tensor
 from onnxexp.graph import Node, ScalarType
-from onnxexp.torch_ops import type_code
+from onnxexp.torch_ops import TYPE_CODES
 from onnxexp_torch_onnx.emit_nodes import Emitter
 from onnxexp_torch_onnx.jit_types import NUMBERS, jit_type, list_type, tensor_type, type_of_tensor
 
@@ -79,7 +79,7 @@ class ScratchGraph:
             return self._list(list(arg))
         if isinstance(arg, str):
             return self._string(arg)
-        number = type_code(arg)
+        number = TYPE_CODES.code(arg)
         if type(number) in NUMBERS:
             return self._constant(torch.tensor(number, dtype=NUMBERS[type(number)]), number)
         try:

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from onnxexp import LoweringError
-from onnxexp.torch_ops import bind, overload, result_types, returns_list
 from onnxexp_torch_onnx.context import GraphContext
 from onnxexp_torch_onnx.overload_matching import match_overload, overloads
 
@@ -29,13 +28,12 @@ def torch_op(g: GraphContext, name: str, *args: Any, _outputs: int | None = None
         raise LoweringError(f"torch has no operator {full}")
     assert g.scratch is not None
     values = [g.scratch.value(each) for each in _in_order(schemas, args, kwargs)]
-    schema, matched = match_overload(g.scratch.op, full, [g.scratch.emitter.look_up(each) for each in values])
+    call = match_overload(g.scratch.op, full, [g.scratch.emitter.look_up(each) for each in values])
     packet = full.partition(".")[0]
-    overload_name = schema.overload_name or None
-    if not returns_list(schema):
-        return g.op(packet, *values, outputs=len(schema.returns), overload_s=overload_name)
-    found = overload(f"{packet}.{overload_name}" if overload_name else packet)
-    types = None if _outputs is not None else result_types(found, bind(schema, matched, {}), g.scratch.op.fresh_dim)
+    overload_name = call.schema.overload_name or None
+    if not call.returns_list:
+        return g.op(packet, *values, outputs=len(call.schema.returns), overload_s=overload_name)
+    types = None if _outputs is not None else call.result_types(g.scratch.op.fresh_dim)
     if _outputs is None and types is None:
         raise LoweringError(f"the number of tensors that {full} returns here is not known at export; pass _outputs=")
     made = g.op(packet, *values, outputs=_outputs or len(types or ()), overload_s=overload_name)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import MappingProxyType
 
 import onnx_ir as ir
 
-from onnxexp.rewriting import RewritePass, Rewriter, Rule, constant_ints, dims
+from onnxexp.rewriting import RewritePass, Rewriter
 from onnxexp_aten.passes.matching import source_of
 from onnxexp_aten.support.size_arithmetic import Dim
 
@@ -18,7 +18,8 @@ _INT64 = ir.TensorType(ir.DataType.INT64)
 
 def _without_inference(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
     """Replace a Reshape that infers a size beside a copied one that may be 0."""
-    target, before, sizes = constant_ints(node, 1, "shape"), dims(node.inputs[0]), dims(node.outputs[0])
+    target = rewriter.constant_ints(node, 1, "shape")
+    before, sizes = rewriter.dims(node.inputs[0]), rewriter.dims(node.outputs[0])
     if target is None or before is None or -1 not in target or "allowzero" in node.attributes:
         return None
     copied = [axis for axis, size in enumerate(target) if size == 0]
@@ -46,7 +47,7 @@ class AllowZeroSizes(RewritePass):
     """
 
     last = True
-    rules: Mapping[str, Rule] = MappingProxyType({"Reshape": _without_inference})
+    rules = MappingProxyType({"Reshape": _without_inference})
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         changed = super().call(model).modified
@@ -67,7 +68,7 @@ def _computed_target(rewriter: Rewriter, x: ir.Value, target: Sequence[int], res
         attributes = {} if axis is None else {"axis": axis}
         return rewriter.emit(operator, inputs, attributes, sizes=sizes, type_=_INT64)[0]
 
-    shape = of_shape("Shape", [x], [len(dims(x) or ())])
+    shape = of_shape("Shape", [x], [len(rewriter.dims(x) or ())])
     inferred = of_shape("Gather", [shape, rewriter.constant(rest)], [len(rest)])
     if len(rest) > 1:
         inferred = of_shape("ReduceProd", [inferred], [1])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import MappingProxyType
 
 import onnx_ir as ir
 
-from onnxexp.rewriting import RewritePass, Rewriter, Rule
+from onnxexp.rewriting import RewritePass, Rewriter
 from onnxexp_aten.passes.linear_rules import bias_before_transpose, gemm_of_transposes, product_before_transpose, rows_of_linear
 from onnxexp_aten.passes.matching import producer
 from onnxexp_aten.passes.select_rules import selected
@@ -75,7 +74,7 @@ def _reshaped_by(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
 class ComposeViews(RewritePass):
     """Compose views, also with the products, selections and attentions around them."""
 
-    rules: Mapping[str, Rule] = MappingProxyType(
+    rules = MappingProxyType(
         {
             "Transpose": _transposed_by,
             "Reshape": _reshaped_by,

@@ -9,7 +9,7 @@ import onnx_ir as ir
 import torch
 
 from onnxexp import Options
-from onnxexp.rewriting import TorchTensor, unused_name
+from onnxexp.rewriting import TorchTensor, UniqueNames
 
 _CHANNEL = MappingProxyType({"Conv": 0, "ConvTranspose": 1})
 """The axis of the weight that is the output channels."""
@@ -51,9 +51,8 @@ def _fold(graph: ir.Graph, norm: ir.Node) -> bool:
     scale = gamma / torch.sqrt(variance + norm.attributes.get_float("epsilon", 1e-5))
     shift = beta - mean * scale if bias is None else beta + (bias.double() - mean) * scale
     assert conv.inputs[1] is not None and norm.inputs[2] is not None
-    kernel, offset = (  # equal biases share one initializer, so that a name may be taken
-        unused_name(f"{value.name}_folded", graph.initializers) for value in (conv.inputs[1], norm.inputs[2])
-    )
+    names = UniqueNames(graph.initializers)  # equal biases share one initializer, so that a name may be taken
+    kernel, offset = (names.unique(f"{value.name}_folded") for value in (conv.inputs[1], norm.inputs[2]))
     scaled = _scaled(kernel, weight, scale.to(weight.dtype), _CHANNEL[conv.op_type])
     shifted = _initializer(offset, TorchTensor(shift.to(weight.dtype)))
     _replace(graph, norm, conv, scaled, shifted)

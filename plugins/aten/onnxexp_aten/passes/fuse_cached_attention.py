@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import MappingProxyType
 
 import onnx_ir as ir
 
-from onnxexp.rewriting import RewritePass, Rewriter, Rule
+from onnxexp.rewriting import RewritePass, Rewriter
 from onnxexp_aten.passes.view_rules import known_dims
 
 
@@ -50,4 +49,4 @@ class FuseCachedAttention(RewritePass):
     this Attention reads it. The kernel then copies the past while it computes: no Concat runs before it.
     """
 
-    rules: Mapping[str, Rule] = MappingProxyType({"Attention": _with_cache})
+    rules = MappingProxyType({"Attention": _with_cache})

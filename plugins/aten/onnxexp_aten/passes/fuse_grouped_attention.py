@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import MappingProxyType
 
 import onnx_ir as ir
 
-from onnxexp.rewriting import RewritePass, Rewriter, Rule, constant_ints, dims
+from onnxexp.rewriting import RewritePass, Rewriter
 from onnxexp_aten.passes.matching import producer
 from onnxexp_aten.passes.view_rules import known_dims, perm_of, reshaped
 from onnxexp_aten.support.size_arithmetic import Dim
@@ -21,11 +20,12 @@ def _before_repeat(value: ir.Value | None) -> tuple[ir.Node, int] | None:
     copies = producer(value, "Reshape")
     wide = None if copies is None else producer(copies.inputs[0], "Expand")
     narrow = None if wide is None else producer(wide.inputs[0], "Unsqueeze")
-    sizes = dims(value)
+    sizes = Rewriter.dims(value)
     if wide is None or narrow is None or sizes is None or len(sizes) != 4:
         return None
-    target, shared = constant_ints(wide, 1, "shape"), dims(narrow.inputs[0])
-    if target is None or len(target) != 5 or constant_ints(narrow, 1, "axes") != [2] or shared is None or len(shared) != 4:
+    target, axes = Rewriter.constant_ints(wide, 1, "shape"), Rewriter.constant_ints(narrow, 1, "axes")
+    shared = Rewriter.dims(narrow.inputs[0])
+    if target is None or len(target) != 5 or axes != [2] or shared is None or len(shared) != 4:
         return None
     heads, own = sizes[1], shared[1]
     if target[:2] + target[3:] != [1, 1, 1, 1] or not isinstance(own, int):
@@ -40,7 +40,7 @@ def _attention(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
         return None
     attributes = {name: each.value for name, each in node.attributes.items()}
     inputs = [node.inputs[0], key[0].inputs[0], value[0].inputs[0], *node.inputs[3:]]
-    return rewriter.one("Attention", inputs, attributes, dims(node.outputs[0]))
+    return rewriter.one("Attention", inputs, attributes, rewriter.dims(node.outputs[0]))
 
 
 def _single(value: ir.Value | None, operator: str) -> ir.Node | None:
@@ -94,14 +94,14 @@ def _takes_factor(node: ir.Node) -> bool:
     user = users[0] if node.op_type == "MatMul" and len(users) == 1 else None
     if user is None or user.op_type != "Mul" or user.domain or user.inputs[0] is not node.outputs[0]:
         return False
-    return len(dims(user.inputs[1]) or ()) == 4
+    return len(Rewriter.dims(user.inputs[1]) or ()) == 4
 
 
 def _split_query(rewriter: Rewriter, query: ir.Value | None, groups: int) -> ir.Value:
     """Split the heads before the scale, where the views can be composed."""
     scaled = _single(query, "Mul")
     scale = None if scaled is None else scaled.inputs[1]
-    if scaled is None or scale is None or dims(scale) != ():
+    if scaled is None or scale is None or rewriter.dims(scale) != ():
         return _split_heads(rewriter, query, groups)
     split = _split_heads(rewriter, scaled.inputs[0], groups)
     return rewriter.one("Mul", [split, scale], sizes=known_dims(split))
@@ -127,7 +127,7 @@ def _with_groups(rewriter: Rewriter, x: ir.Value, axis: int) -> ir.Value:
     node, sizes = x.producer(), list(known_dims(x))
     sizes.insert(axis, 1)
     source = node.inputs[0] if node is not None and _keeps_axes(node) else None
-    if node is None or source is None or len(dims(source) or ()) != len(sizes) - 1:
+    if node is None or source is None or len(rewriter.dims(source) or ()) != len(sizes) - 1:
         return rewriter.with_ints("Unsqueeze", x, "axes", [axis], 13, sizes)
     attributes = {name: each.value for name, each in node.attributes.items()}
     inputs = [_with_groups(rewriter, source, axis), *node.inputs[1:]]
@@ -139,11 +139,11 @@ def _keeps_axes(node: ir.Node) -> bool:
     if node.domain or node.op_type not in ("Cast", "ReduceMax", "Where"):
         return False
     if node.op_type == "ReduceMax":
-        return constant_ints(node, 1, "axes") == [-1] and bool(node.attributes.get_int("keepdims", 1))
-    return all(dims(value) == () for value in node.inputs[1:])
+        return Rewriter.constant_ints(node, 1, "axes") == [-1] and bool(node.attributes.get_int("keepdims", 1))
+    return all(Rewriter.dims(value) == () for value in node.inputs[1:])
 
 
 class FuseGroupedAttention(RewritePass):
     """Drop the repetition of the heads of keys and values, as Llama writes it."""
 
-    rules: Mapping[str, Rule] = MappingProxyType({"MatMul": _product, "Mul": _product, "Attention": _attention})
+    rules = MappingProxyType({"MatMul": _product, "Mul": _product, "Attention": _attention})

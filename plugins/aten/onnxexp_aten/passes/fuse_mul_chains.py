@@ -10,7 +10,7 @@ import torch
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from onnxexp import Builder, Options
-from onnxexp.rewriting import constant_ints
+from onnxexp.rewriting import Rewriter
 from onnxexp_aten.support.kernel_dtypes import runs
 
 __all__ = ["FuseMulChains", "normalized_data"]
@@ -132,7 +132,7 @@ def _first_axis(mean: ir.Value, data: ir.Value) -> int | None:
     node = _made_by(mean, "ReduceMean")
     if node is None or data.shape is None:
         return None
-    rank, axes = len(data.shape), constant_ints(node, 1, "axes")
+    rank, axes = len(data.shape), Rewriter.constant_ints(node, 1, "axes")
     if axes is None or not node.attributes.get_int("keepdims", 1) or not _is_square(node.inputs[0], data):
         return None
     counted = sorted(axis % rank for axis in axes)

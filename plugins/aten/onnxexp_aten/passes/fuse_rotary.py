@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import MappingProxyType
 
 import onnx_ir as ir
 import torch
 
 from onnxexp import Builder, Options
-from onnxexp.rewriting import RewritePass, Rewriter, Rule, Unfit, constant_ints, dims
+from onnxexp.rewriting import RewritePass, Rewriter
 from onnxexp_aten.passes.view_rules import known_dims, reshaped, transposed
 from onnxexp_aten.support.kernel_dtypes import runs
 from onnxexp_aten.support.size_arithmetic import Dim, product_of
@@ -37,7 +36,7 @@ class FuseRotary(RewritePass):
         self._numbered: dict[ir.Value, ir.Value] = {}
         self._halves: dict[ir.Value, ir.Value] = {}
         self._dtypes = {dtype for dtype, torch_dtype in _FLOATS.items() if domain or runs(op, "RotaryEmbedding", torch_dtype)}
-        self.rules: Mapping[str, Rule] = MappingProxyType({"Add": self._fused} if self._dtypes else {})
+        self.rules = MappingProxyType({"Add": self._fused} if self._dtypes else {})
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         result = super().call(model)
@@ -102,7 +101,7 @@ def _repeats(rewriter: Rewriter, packed: ir.Value) -> ir.Value:
     batch = known_dims(packed)[0]
     if isinstance(batch, int):
         return rewriter.constant([batch, 1, 1])
-    places = [(x, axis) for x in rewriter.inputs for axis, size in enumerate(dims(x) or ()) if size == batch]
+    places = [(x, axis) for x in rewriter.inputs for axis, size in enumerate(rewriter.dims(x) or ()) if size == batch]
     source, axis = places[0] if places else (packed, 0)
     shape = rewriter.emit("Shape", [source], sizes=[len(known_dims(source))], type_=ir.TensorType(ir.DataType.INT64))[0]
     size = rewriter.one("Gather", [shape, rewriter.constant([axis])], sizes=[1])
@@ -112,7 +111,7 @@ def _repeats(rewriter: Rewriter, packed: ir.Value) -> ir.Value:
 def _four(x: ir.Value) -> tuple[Dim, Dim, Dim, Dim]:
     sizes = known_dims(x)
     if len(sizes) != 4:
-        raise Unfit
+        raise Rewriter.Unfit
     return sizes[0], sizes[1], sizes[2], sizes[3]
 
 
@@ -141,7 +140,7 @@ def _rotation(node: ir.Node) -> tuple[ir.Value, ir.Value, ir.Value] | None:
 def _rotated(value: ir.Value | None) -> ir.Value | None:
     """Match ``cat([-x[..., n:], x[..., :n]], -1)`` with n half of the width; return x."""
     joined = _made_by(value, "Concat")
-    sizes = dims(value)
+    sizes = Rewriter.dims(value)
     if joined is None or sizes is None or len(joined.inputs) != 2 or not isinstance(sizes[-1], int):
         return None
     negated = _made_by(joined.inputs[0], "Neg")
@@ -156,10 +155,10 @@ def _rotated(value: ir.Value | None) -> ir.Value | None:
 
 def _part(value: ir.Value | None, width: int) -> tuple[ir.Value, int] | None:
     """Match the first (0) or second (1) half of the width; return tensor and number."""
-    half, sizes = width // 2, dims(value)
+    half, sizes = width // 2, Rewriter.dims(value)
     node = _made_by(value, "Slice") or _made_by(value, "Split")
     source = None if node is None else node.inputs[0]
-    known = dims(source)
+    known = Rewriter.dims(source)
     if node is None or source is None or value is None or sizes is None or known is None or known[-1] != width or width % 2:
         return None
     if sizes[-1] != half or sizes[:-1] != known[:-1]:
@@ -167,7 +166,8 @@ def _part(value: ir.Value | None, width: int) -> tuple[ir.Value, int] | None:
     if node.op_type == "Split":
         axis = node.attributes.get_int("axis", 0) % len(known)
         return (source, node.outputs.index(value)) if axis == len(known) - 1 and len(node.outputs) == 2 else None
-    starts, axes, steps = constant_ints(node, 1, "starts"), constant_ints(node, 3, "axes"), constant_ints(node, 4, "steps")
+    parts = enumerate(("starts", "ends", "axes", "steps"), 1)
+    starts, _, axes, steps = (Rewriter.constant_ints(node, index, name) for index, name in parts)
     if starts is None or axes is None or len(axes) != 1 or axes[0] % len(known) != len(known) - 1 or (steps or [1]) != [1]:
         return None
     start = starts[0] % width
@@ -184,23 +184,23 @@ def _half(rewriter: Rewriter, table: ir.Value | None, width: int, constants: dic
     """
     sizes = known_dims(table)
     if table is None or sizes[-1] != width:
-        raise Unfit
+        raise Rewriter.Unfit
     known = None if table.is_graph_input() else table.const_value
     if known is not None:
         if table not in constants or not constants[table].is_initializer():  # removed with a node that did not fit
             half, second = torch.from_numpy(known.numpy().copy()).chunk(2, -1)
             if not torch.equal(half, second):
-                raise Unfit
+                raise Rewriter.Unfit
             constants[table] = rewriter.initializer(half.contiguous(), table)
         return constants[table]
     node = table.producer()
     if node is None or node.domain or len(node.outputs) != 1:
-        raise Unfit
+        raise Rewriter.Unfit
     if node.op_type == "Concat":
         first, *others = node.inputs
         twice = len(others) == 1 and others[0] is first and known_dims(first)[-1] == width // 2
         if not twice or first is None or node.attributes.get_int("axis", 0) % len(sizes) != len(sizes) - 1:
-            raise Unfit
+            raise Rewriter.Unfit
         return first
     place = _source(node)
     source = node.inputs[place]
@@ -220,17 +220,19 @@ def _source(node: ir.Node) -> int:
     rank = len(known_dims(node.inputs[0]))
     if node.op_type == "Mul":
         for place in (0, 1):
-            if dims(node.inputs[1 - place]) in ((), (1,)):
+            if Rewriter.dims(node.inputs[1 - place]) in ((), (1,)):
                 return place
     if node.op_type == "Gather" and rank > 1 and node.attributes.get_int("axis", 0) % rank != rank - 1:
         return 0
-    if node.op_type == "Slice" and rank - 1 not in [axis % rank for axis in constant_ints(node, 3, "axes") or [rank - 1]]:
-        return 0
+    if node.op_type == "Slice":
+        sliced = Rewriter.constant_ints(node, 3, "axes") or [rank - 1]
+        if rank - 1 not in [axis % rank for axis in sliced]:
+            return 0
     if node.op_type == "Unsqueeze":
-        axes = constant_ints(node, 1, "axes")
+        axes = Rewriter.constant_ints(node, 1, "axes")
         if axes is not None and rank + len(axes) - 1 not in [axis % (rank + len(axes)) for axis in axes]:
             return 0
-    raise Unfit
+    raise Rewriter.Unfit
 
 
 def _rows(rewriter: Rewriter, table: ir.Value, wanted: tuple[Dim, Dim, int]) -> ir.Value:
@@ -238,5 +240,5 @@ def _rows(rewriter: Rewriter, table: ir.Value, wanted: tuple[Dim, Dim, int]) -> 
     batch, length, half = wanted
     sizes = [1, 1, *known_dims(table)][-4:]
     if len(known_dims(table)) > 4 or sizes[1:] != [1, length, half] or sizes[0] not in (1, batch):
-        raise Unfit
+        raise Rewriter.Unfit
     return reshaped(rewriter, table, [sizes[0], length, half])

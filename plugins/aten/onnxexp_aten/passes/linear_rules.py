@@ -6,7 +6,7 @@ import math
 
 import onnx_ir as ir
 
-from onnxexp.rewriting import Rewriter, TorchTensor, constant_ints, dims
+from onnxexp.rewriting import Rewriter, TorchTensor
 from onnxexp_aten.passes.matching import only_used_by, producer, source_of
 from onnxexp_aten.passes.view_rules import known_dims, perm_of, reshaped, transposed
 from onnxexp_aten.support.size_arithmetic import Dim, partition
@@ -17,7 +17,7 @@ _RESHAPE = frozenset({"Reshape"})
 def product_before_transpose(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
     """Move a Transpose of rows behind a product, where the next view can absorb it."""
     moved = producer(node.inputs[0], "Transpose")
-    sizes, columns = dims(node.outputs[0]), dims(node.inputs[1])
+    sizes, columns = rewriter.dims(node.outputs[0]), rewriter.dims(node.inputs[1])
     if moved is None or sizes is None or len(sizes) < 3 or not all(map(_is_linear, moved.outputs[0].consumers())):
         return None
     perm = perm_of(moved)
@@ -38,7 +38,7 @@ def bias_before_transpose(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
     for index in (0, 1):
         moved, bias = producer(node.inputs[index], "Transpose"), node.inputs[1 - index]
         product = None if moved is None else producer(moved.inputs[0], "MatMul")
-        if moved is None or product is None or bias is None or bias.const_value is None or len(dims(bias) or ()) != 1:
+        if moved is None or product is None or bias is None or bias.const_value is None or len(rewriter.dims(bias) or ()) != 1:
             continue
         perm = perm_of(moved)
         if perm[-1] == len(perm) - 1 and len(moved.outputs[0].consumers()) == 1 and not moved.outputs[0].is_graph_output():
@@ -57,7 +57,8 @@ def gemm_of_transposes(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
             attributes[name] = 1 - node.attributes.get_int(name, 0)
     if inputs == list(node.inputs):
         return None
-    return rewriter.one("Gemm", inputs, {name: value for name, value in attributes.items() if value}, dims(node.outputs[0]))
+    given = {name: value for name, value in attributes.items() if value}
+    return rewriter.one("Gemm", inputs, given, rewriter.dims(node.outputs[0]))
 
 
 def rows_of_linear(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
@@ -69,12 +70,12 @@ def rows_of_linear(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
     rows = None if gemm is None else producer(gemm.inputs[0], "Reshape")
     if gemm is None or rows is None or not only_used_by(gemm.outputs[0], _RESHAPE) or not _plain(gemm):
         return None
-    source, flat = rows.inputs[0], dims(gemm.inputs[0])
-    before = dims(source)
+    source, flat = rows.inputs[0], rewriter.dims(gemm.inputs[0])
+    before = rewriter.dims(source)
     groups = None if before is None or flat is None else partition(before, flat)
     if source is None or before is None or flat is None or groups is None or len(groups[0]) < 2 or not isinstance(flat[1], int):
         return None
-    columns = dims(gemm.outputs[0])
+    columns = rewriter.dims(gemm.outputs[0])
     if columns is None:
         return None
     lead: list[Dim] = [before[axis] for axis in groups[0]]
@@ -85,7 +86,7 @@ def rows_of_linear(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
     if weight is None:
         return None
     total = _with_bias(rewriter, unflattened, weight, gemm.inputs[2], columns[1])
-    target = constant_ints(node, 1, "shape")
+    target = rewriter.constant_ints(node, 1, "shape")
     given = node.inputs[1] if target is not None and 0 not in target else None
     return reshaped(rewriter, total, known_dims(node.outputs[0]), given)
 
@@ -104,7 +105,7 @@ def _plain(gemm: ir.Node) -> bool:
     """Return whether a Gemm is the product of untransposed rows plus a bias vector."""
     factors = (gemm.attributes.get_float(name, 1.0) for name in ("alpha", "beta"))
     plain = all(math.isclose(factor, 1.0, rel_tol=0) for factor in factors) and not gemm.attributes.get_int("transA", 0)
-    return plain and len(gemm.inputs) == 3 and len(dims(gemm.inputs[2]) or ()) == 1
+    return plain and len(gemm.inputs) == 3 and len(Rewriter.dims(gemm.inputs[2]) or ()) == 1
 
 
 def _transposed_weight(rewriter: Rewriter, gemm: ir.Node) -> ir.Value | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnxexp.rewriting import Rewriter, constant_ints, dims
+from onnxexp.rewriting import Rewriter
 from onnxexp_aten.passes.matching import producer
 from onnxexp_aten.passes.view_rules import known_dims, perm_of, reshaped, transposed, unsqueezed
 from onnxexp_aten.support.size_arithmetic import partition
@@ -33,14 +33,14 @@ def selected(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
 def _position(node: ir.Node) -> int | None:
     """Return the constant position that a Gather selects, else None."""
     given = node.inputs[1]
-    positions = constant_ints(node, 1, "indices") if given is not None and dims(given) == () else None
+    positions = Rewriter.constant_ints(node, 1, "indices") if given is not None and Rewriter.dims(given) == () else None
     return positions[0] if positions and positions[0] >= 0 else None
 
 
 def _whole_axis(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
     """Unsqueeze instead of a Gather of the positions 0, 1, 2, ... of a whole axis."""
     x, index = node.inputs[0], node.inputs[1]
-    sizes, after = dims(x), dims(index)
+    sizes, after = rewriter.dims(x), rewriter.dims(index)
     if x is None or index is None or sizes is None or after is None or not _counts(index):
         return None
     axis = node.attributes.get_int("axis", 0) % len(sizes)
@@ -56,7 +56,7 @@ def _counts(index: ir.Value) -> bool:
         node = None if node.inputs[0] is None else node.inputs[0].producer()
     if node is None or node.domain or node.op_type != "Range":
         return False
-    return constant_ints(node, 0, "start") == [0] and constant_ints(node, 2, "delta") == [1]
+    return Rewriter.constant_ints(node, 0, "start") == [0] and Rewriter.constant_ints(node, 2, "delta") == [1]
 
 
 def _only_selected(x: ir.Value) -> bool:

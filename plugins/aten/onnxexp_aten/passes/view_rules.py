@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import onnx_ir as ir
 
-from onnxexp.rewriting import Rewriter, Unfit, constant_ints, dims
+from onnxexp.rewriting import Rewriter
 from onnxexp_aten.passes.matching import only_used_by, producer, source_of
 from onnxexp_aten.support.size_arithmetic import Dim, partition
 
@@ -16,16 +16,16 @@ def known_dims(value: ir.Value | None) -> tuple[Dim, ...]:
 
     Raises Unfit for unknown ranks and for empty tensors, since no Reshape target can express a size 0.
     """
-    sizes = dims(value)
+    sizes = Rewriter.dims(value)
     if sizes is None or 0 in sizes:
-        raise Unfit
+        raise Rewriter.Unfit
     return sizes
 
 
 def perm_of(node: ir.Node) -> list[int]:
     """Return the permutation of a Transpose; raise Unfit where it is left out."""
     if "perm" not in node.attributes:
-        raise Unfit
+        raise Rewriter.Unfit
     return list(node.attributes["perm"].as_ints())
 
 
@@ -55,15 +55,15 @@ def transposed(rewriter: Rewriter, x: ir.Value, perm: Sequence[int]) -> ir.Value
 
 
 def _given_axes(node: ir.Node, rank: int) -> list[int]:
-    axes = constant_ints(node, 1, "axes")
+    axes = Rewriter.constant_ints(node, 1, "axes")
     if not axes:
-        raise Unfit
+        raise Rewriter.Unfit
     return sorted(axis % rank for axis in axes)
 
 
 def unsqueezed_by(rewriter: Rewriter, node: ir.Node) -> ir.Value:
     """Compose an Unsqueeze."""
-    count = len(constant_ints(node, 1, "axes") or ())
+    count = len(rewriter.constant_ints(node, 1, "axes") or ())
     sizes = known_dims(node.inputs[0])
     return unsqueezed(rewriter, source_of(node), _given_axes(node, len(sizes) + count))
 
@@ -126,7 +126,7 @@ def _squeezed(rewriter: Rewriter, x: ir.Value, axes: list[int]) -> ir.Value:
 def reshaped_by(rewriter: Rewriter, node: ir.Node) -> ir.Value:
     """Compose a Reshape, but not one whose rank depends on a call."""
     if node.attributes.get_int("allowzero", 0) or producer(node.inputs[1], "Compress") is not None:
-        raise Unfit
+        raise Rewriter.Unfit
     return reshaped(rewriter, source_of(node), known_dims(node.outputs[0]), node.inputs[1])
 
 
@@ -140,7 +140,7 @@ def reshaped(rewriter: Rewriter, x: ir.Value, sizes: Sequence[Dim], given: ir.Va
     computed = given is not None and given.const_value is None
     chain = list(_reshape_chain(x))
     for source in reversed(chain):
-        if dims(source) == sizes:
+        if rewriter.dims(source) == sizes:
             return source
     for source in reversed(chain):
         moved = _before_transpose(rewriter, source, sizes)
@@ -151,7 +151,7 @@ def reshaped(rewriter: Rewriter, x: ir.Value, sizes: Sequence[Dim], given: ir.Va
         if target is not None and (given is None or source is not x) and not (computed and -1 in target and 0 in target):
             return rewriter.one("Reshape", [source, rewriter.constant(target)], sizes=sizes)
     if given is None:
-        raise Unfit
+        raise Rewriter.Unfit
     return rewriter.one("Reshape", [x, given], sizes=sizes)
 
 
@@ -175,7 +175,7 @@ def _before_transpose(rewriter: Rewriter, x: ir.Value, sizes: tuple[Dim, ...]) -
         joined = sorted([perm[axis] for axis in group] for group in groups)
         coarser = [sizes[groups.index([perm.index(axis) for axis in group])] for group in joined]
         consecutive = [axis for group in joined for axis in group] == list(range(len(perm)))
-        if consecutive and any(dims(base) == tuple(coarser) for base in _reshape_chain(source)):
+        if consecutive and any(rewriter.dims(base) == tuple(coarser) for base in _reshape_chain(source)):
             whole = reshaped(rewriter, source, coarser)
             return transposed(rewriter, whole, [joined.index([perm[axis] for axis in group]) for group in groups])
     return None
@@ -184,7 +184,7 @@ def _before_transpose(rewriter: Rewriter, x: ir.Value, sizes: tuple[Dim, ...]) -
 def _reshape_chain(x: ir.Value) -> Iterator[ir.Value]:
     """Yield `x` and the sources of its reshapes, back to the first."""
     value: ir.Value | None = x
-    while value is not None and dims(value) is not None:
+    while value is not None and Rewriter.dims(value) is not None:
         yield value
         node = producer(value, "Reshape", "Unsqueeze", "Squeeze", "Flatten")
         value = None if node is None else node.inputs[0]
@@ -209,15 +209,15 @@ def sliced(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
     slices = {**inner_slices, **outer_slices}
     starts, ends, steps = (list(column) for column in zip(*slices.values(), strict=True))
     lists = {"starts": starts, "ends": ends, "axes": list(slices), **({} if set(steps) == {1} else {"steps": steps})}
-    sizes = dims(node.outputs[0])
+    sizes = rewriter.dims(node.outputs[0])
     if rewriter.opset < 10:  # attributes before opset 10
         return rewriter.one("Slice", [source_of(inner)], lists, sizes)
     return rewriter.one("Slice", [source_of(inner), *map(rewriter.constant, lists.values())], sizes=sizes)
 
 
 def _slices(node: ir.Node) -> dict[int, tuple[int, int, int]] | None:
-    starts, ends = constant_ints(node, 1, "starts"), constant_ints(node, 2, "ends")
-    axes, steps = constant_ints(node, 3, "axes"), constant_ints(node, 4, "steps")
+    starts, ends = Rewriter.constant_ints(node, 1, "starts"), Rewriter.constant_ints(node, 2, "ends")
+    axes, steps = Rewriter.constant_ints(node, 3, "axes"), Rewriter.constant_ints(node, 4, "steps")
     if starts is None or ends is None or axes is None or min(axes) < 0 or (steps is None and len(node.inputs) > 4):
         return None
     return dict(zip(axes, zip(starts, ends, steps or [1] * len(axes), strict=True), strict=True))

@@ -14,7 +14,7 @@ import onnx_ir as ir
 import torch
 
 from onnxexp.rewriting import torch_dtype
-from onnxexp.torch_ops import overload, type_code
+from onnxexp.torch_ops import TYPE_CODES, overload
 from onnxexp_custom_cpp.call_form import type_name
 from onnxexp_custom_cpp.runtime.errors import BridgeError
 
@@ -200,7 +200,7 @@ def _of_attribute(attribute: ir.Attr, kind: str, onnx_dtypes: bool) -> Any:
     if kind == "float":
         return float(value)
     if kind == "ScalarType" and onnx_dtypes:
-        return type_code(torch_dtype(int(value)))
+        return TYPE_CODES.code(torch_dtype(int(value)))
     return _Device(value) if kind == "Device" else value
 
 

@@ -11,7 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError
-from onnxexp.torch_ops import TYPE_CODES, type_code
+from onnxexp.torch_ops import TYPE_CODES
 from onnxexp_quantized.capture.model_patches import QUANTIZING
 from onnxexp_quantized.capture.quantized_tensor import StandIn, call
 
@@ -57,7 +57,7 @@ _PYTHON: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("aten::Int", "aten::IntImplicit"), functools.partial(_number, torch.sym_int)),
     **dict.fromkeys(("aten::Float", "aten::FloatImplicit"), functools.partial(_number, torch.sym_float)),
     **dict.fromkeys(("aten::item", "aten::ScalarImplicit"), functools.partial(_number, lambda value: value)),
-    "prim::dtype": lambda x: type_code(x.dtype), "prim::device": lambda x: x.device,
+    "prim::dtype": lambda x: TYPE_CODES.code(x.dtype), "prim::device": lambda x: x.device,
     "prim::min": min, "prim::max": max, "prim::RaiseException": _raise,
     "prim::NumToTensor": lambda value: value, "prim::unchecked_cast": lambda value: value,
 }  # fmt: skip
@@ -124,7 +124,7 @@ def _bound(schema: Any, args: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]
     given: list[Any] = []
     named: dict[str, Any] = {}
     for argument, value in zip(schema.arguments, args, strict=False):
-        values = TYPE_CODES.get(str(argument.real_type).removeprefix("Optional[").removesuffix("]"))
+        values = TYPE_CODES.of_argument(argument)
         if values is not None and type(value) is int:
             value = values[value]
         if argument.kwarg_only:

@@ -8,7 +8,7 @@ import onnx_ir as ir
 import torch
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-from onnxexp.rewriting import unused_name
+from onnxexp.rewriting import UniqueNames
 from onnxexp_quantized.passes.graph_editor import constant_of, producer
 
 _TYPES = [
@@ -69,7 +69,7 @@ def _replace(node: ir.Node, index: int, integers: torch.Tensor, narrow: ir.DataT
     value = node.inputs[index]
     assert value is not None
     if len(value.uses()) > 1:
-        value = ir.Value(name=unused_name(f"{value.name}_{bits}_bits", graph.initializers), shape=ir.Shape(integers.shape))
+        value = ir.Value(name=UniqueNames(graph.initializers).unique(f"{value.name}_{bits}_bits"), shape=ir.Shape(integers.shape))
         graph.register_initializer(value)
         node.replace_input_with(index, value)
     shape, name = ir.Shape(integers.shape), value.name

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import torch
 
-from onnxexp.torch_ops import TYPE_CODES, cache_by_operator, changes_strides, mutation_info, overload
+from onnxexp.torch_ops import TYPE_CODES, MutationInfo, overload
 
 _DEPENDING = frozenset({"aten::where", "aten::nonzero_numpy", "aten::argwhere", "aten::bincount", "aten::_pack_padded_sequence"})
 """Composites whose result's size depends on contents; the others have torch's tags."""
@@ -47,10 +48,13 @@ class Call:
         return [] if self.op is None else [argument.default_value for argument in self.op._schema.arguments[given:]]
 
 
-@cache_by_operator
 def named(name: str) -> Call:
     """Look up an operator's call by its full name."""
-    found = overload(name) if not name.startswith("prim::") else None
+    return _call(name, overload(name) if not name.startswith("prim::") else None)
+
+
+@functools.lru_cache(maxsize=None)
+def _call(name: str, found: torch._ops.OpOverload | None) -> Call:
     if found is None:
         return Call(name, None)
     schema: Any = found._schema
@@ -61,7 +65,7 @@ def named(name: str) -> Call:
         found,
         tensors=frozenset(index for index, kind in enumerate(kinds) if kind == "Tensor"),
         tensor_lists=frozenset(index for index, kind in enumerate(kinds) if kind.startswith("List[") and "Tensor" in kind),
-        counted=tuple((index, TYPE_CODES[kind]) for index, kind in enumerate(kinds) if kind in TYPE_CODES),
+        counted=tuple((index, values) for index, each in enumerate(schema.arguments) if (values := TYPE_CODES.of_argument(each))),
         lists=any(str(result.type) == "List[Tensor]" for result in schema.returns),
         depends=data_dependent and name != "aten::where.self",
         writes=bool(schema.is_mutable),
@@ -69,8 +73,7 @@ def named(name: str) -> Call:
     )
 
 
-@cache_by_operator
 def changes_shape(name: str) -> bool:
     """Return whether an operator changes the shape of a tensor in place."""
-    known = mutation_info(name)
-    return bool(known.written) and name.partition(".")[0].endswith("_") and changes_strides(name)
+    known = MutationInfo.of(name)
+    return bool(known.written) and name.partition(".")[0].endswith("_") and known.changes_strides

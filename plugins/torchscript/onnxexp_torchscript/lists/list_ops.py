@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from onnxexp.graph import TensorType, Value, values_in
-from onnxexp.torch_ops import type_code
+from onnxexp.torch_ops import TYPE_CODES
 from onnxexp_torchscript.conversion import python_numbers
 from onnxexp_torchscript.conversion.export_time_values import Items, Text
 from onnxexp_torchscript.conversion.interpreter import Interpreter
@@ -207,7 +207,7 @@ def _compared(name: str, function: Callable[[Any, Any], Any]) -> Callable[..., A
             return _lists_equal(interpreter, one, other, function is operator.eq)
         if isinstance(one, (Value, Number)) or isinstance(other, (Value, Number)):
             return NotImplemented
-        return function(type_code(one), type_code(other))
+        return function(TYPE_CODES.code(one), TYPE_CODES.code(other))
 
     return python
 

@@ -8,7 +8,7 @@ from typing import Any
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from onnxexp.graph import TensorType, Value
-from onnxexp.torch_ops import mutation_info
+from onnxexp.torch_ops import MutationInfo
 from onnxexp_torchscript.conversion.interpreter import Interpreter
 from onnxexp_torchscript.conversion.restrictions import may_be_one
 from onnxexp_torchscript.jit.jit_nodes import recorded
@@ -71,7 +71,7 @@ def _only_broadcast(node: Any) -> bool:
     if result is None or len(result.sizes or ()) < 2:  # without axes it would take part in type promotion in another way
         return False
     for user in [use.user for use in node.output().uses()]:
-        known = mutation_info(user.schema().partition("(")[0])
+        known = MutationInfo.of(user.schema().partition("(")[0])
         if not known.pointwise or known.written:
             return False
         others = [recorded(each) for each in user.inputs() if each.debugName() != node.output().debugName()]

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from onnxexp import CaptureError
-from onnxexp.torch_ops import ALIASING_COMPOSITES
+from onnxexp.torch_ops import MutationInfo
 from onnxexp_torchscript.jit.jit_nodes import outputs
 from onnxexp_torchscript.trace.made_constants import no_trace
 
@@ -28,7 +28,7 @@ def keep_writes(graph: Any) -> int:
     Returns the number of such writes. It is 0 where torch's schemas declare all aliases: torch then removes dead writes only.
     """
     nodes = list(graph.nodes())
-    if not any(node.kind() in ALIASING_COMPOSITES for node in nodes):
+    if not any(MutationInfo.of(node.kind()).aliases_undeclared for node in nodes):
         return 0
     written = [output for node in nodes if "!" in node.schema() for output in outputs(node)]
     for value in written:

@@ -25,7 +25,7 @@ from onnxexp.frontends import (
     fake_kernels,
 )
 from onnxexp.graph import Dim, ScalarType, SourceLocation, TensorType, Type, Value
-from onnxexp.torch_ops import functional_overload, overload
+from onnxexp.torch_ops import MutationInfo, overload
 from onnxexp_torchscript.jit.jit_schemas import changes_shape
 from onnxexp_torchscript.types.abstract_tensor import (
     NUMBERS,
@@ -185,7 +185,7 @@ class TypeInference:
         fakes = self._fakes_of(args)
         if has_unknown(fakes):
             return UNKNOWN
-        same_op = functional_overload(name) if changes_shape(name) else None
+        same_op = MutationInfo.of(name).functional if changes_shape(name) else None
         if same_op is None:
             return self._inferred(op, name, fakes, args, where, local)
         functional = overload(same_op)  # on a symbolic shape, torch's squeeze_ of a size that is not 1 ends the process
