@@ -94,7 +94,7 @@ def export(
             The literal ``...`` stands for every other installed plugin (``[my_table, ...]``). An object replaces an installed
             plugin of its class. None selects every installed plugin.
         without: Names of plugins to leave out.
-        prefer: The plugin that lowers an operator which several claim: ``{"aten::gelu": "my-pack"}``.
+        prefer: The plugin that lowers an operator which several claim: ``{"aten::gelu": "my-plugin"}``.
         skip_passes: Passes to skip, as ``name`` or ``plugin/name``.
         custom_opsets: The imported versions of domains other than ONNX's own.
         weights: The weights of the model, whose own may be on the meta device: the path of a safetensors checkpoint (a file, an
@@ -125,25 +125,25 @@ def export(
     """
     config = configuration.load(plugins=plugins, disable=without, prefer=prefer, skip_passes=skip_passes, opset=opset_version,
                                 target=target, debug=debug, check_sizes=check_sizes)  # fmt: skip
-    packs = plugin_loading.load(config)
-    options = Options.read(config, claims=packs.dispatcher.operators, capture=capture, training=training,
+    loaded = plugin_loading.load(config)
+    options = Options.read(config, claims=loaded.dispatcher.operators, capture=capture, training=training,
                            custom_opsets=custom_opsets, export_params=export_params, do_constant_folding=do_constant_folding,
                            keep_initializers_as_inputs=keep_initializers_as_inputs)  # fmt: skip
     export_type = export_type_of(operator_export_type, fallback)
-    passes = Passes(packs, context := ExportContext(options))
+    passes = Passes(loaded, context := ExportContext(options))
     seconds, clock = _clock()
-    with clock("capture"), LOCK, packs.capturing(context):  # plugins may patch torch: one capture at a time
+    with clock("capture"), LOCK, loaded.capturing(context):  # plugins may patch torch: one capture at a time
         call = read_call(model, args, kwargs, capture=options.capture, dynamic_shapes=dynamic_shapes, dynamic_axes=dynamic_axes,
                          input_names=input_names, output_names=output_names)  # fmt: skip
         call.weights = find_weights(call.model, weights)
         with with_weights(private_model(call.model), call.weights) as private:
-            captured = choose_frontend.capture(packs, private, call.args, call.kwargs, call.spec, context)
+            captured = choose_frontend.capture(loaded, private, call.args, call.kwargs, call.spec, context)
         io = name_graph_io(captured, call.spec, output_names)
     with clock("pre passes"):
         passes.pre(captured.graph)
     if export_type.verbose:
         print(captured.graph)
-    build = Build(captured, io, call, packs, context, export_type, export_params, keep_initializers_as_inputs, passes)
+    build = Build(captured, io, call, loaded, context, export_type, export_params, keep_initializers_as_inputs, passes)
     with clock("lower"):
         lowering, parameters, results = build.lower()
     with clock("assemble"), contextlib.closing(lowering.builder):
@@ -151,12 +151,12 @@ def export(
         record = build.record(lowering)
     with clock("post passes"):
         passes.post(onnx_model)
-        onnx_model.metadata_props.update(_metadata(packs, context, onnx_model) | warn_of_torch(lowering.kept, export_type))
+        onnx_model.metadata_props.update(_metadata(loaded, context, onnx_model) | warn_of_torch(lowering.kept, export_type))
     program = ONNXProgram(
         onnx_model, signature=call_signature(captured, io, call, context), example=(call.args, call.kwargs), weights=parameters,
-        eager=partial(run_original, call, context), plugins_used=packs.used_plugins, timings=seconds, spec=call.spec,
-        lowered=lowering.lowered, pass_timings=passes.seconds, write=partial(write_program, packs, context), record=record,
-        prepare=partial(prepare_session, packs, context), write_report=partial(report_program, packs, context),
+        eager=partial(run_original, call, context), plugins_used=loaded.used_plugins, timings=seconds, spec=call.spec,
+        lowered=lowering.lowered, pass_timings=passes.seconds, write=partial(write_program, loaded, context), record=record,
+        prepare=partial(prepare_session, loaded, context), write_report=partial(report_program, loaded, context),
     )  # fmt: skip
     if verify:
         with clock("verify"):
@@ -169,12 +169,12 @@ def export(
     return program
 
 
-def _metadata(packs: plugin_loading.Plugins, context: ExportContext, model: ir.Model) -> dict[str, str]:
+def _metadata(loaded: plugin_loading.Plugins, context: ExportContext, model: ir.Model) -> dict[str, str]:
     """Return the metadata of the file, and shorten the model's long sizes.
 
     The metadata lists the long sizes.
     """
-    named = {"onnxexp.plugins": "; ".join(pack.origin or pack.name for pack in packs.used_plugins())}
+    named = {"onnxexp.plugins": "; ".join(plugin.origin or plugin.name for plugin in loaded.used_plugins())}
     named |= shorten_sizes(model)
     return named | ({"onnxexp.restrictions": "; ".join(context.restrictions)} if context.restrictions else {})
 

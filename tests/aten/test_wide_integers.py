@@ -39,7 +39,7 @@ def test_wide_integers_are_rounded_with_a_warning(model: Callable[[Tensor], Tens
     torch.testing.assert_close(program(x % 1000), model(x % 1000))
 
 
-def test_the_cure() -> None:
+def test_the_fix() -> None:
     x = torch.arange(8) + 2**25
     with warnings.catch_warnings():
         warnings.simplefilter("error")

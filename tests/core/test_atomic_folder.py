@@ -92,7 +92,7 @@ def test_a_file_that_was_changed_is_the_users(folder: Path, edit: Callable[[str]
     with OutputFolder(folder).replaced({}) as place:  # an export without such a file keeps it
         Path(place, "other.onnx").write_text("other")
     assert (folder / "README.md").read_text() == changed
-    (folder / "README.md").rename(folder / "mine.md")  # the cure
+    (folder / "README.md").rename(folder / "mine.md")  # the fix
     write(folder, "new")
     assert (folder / "mine.md").read_text() == changed and (folder / "README.md").read_text() == "new"
 

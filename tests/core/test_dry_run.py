@@ -68,7 +68,7 @@ def test_five_gaps_are_told_at_once(vendor: torch.library.Library) -> None:
     assert str(raised.value) == report.message
 
 
-def test_a_plugin_that_is_off_is_named_as_a_cure() -> None:
+def test_a_plugin_that_is_off_is_named_as_a_fix() -> None:
     report = check(nn.ReLU(), (X,), plugins=[SymbolicTable("mine")])
     assert not report.ok and "no plugin is selected" in report.message
 

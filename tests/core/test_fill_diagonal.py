@@ -80,7 +80,7 @@ def test_all_axes_are_equal(capture: str) -> None:
 
 
 @pytest.mark.parametrize("capture", ["trace", "script"])
-def test_wrap_has_a_cure(capture: str) -> None:
+def test_wrap_has_a_fix(capture: str) -> None:
     x = torch.randn(7, 3)
     with pytest.raises(onnxexp.CaptureError, match=r"fill_diagonal_ with wrap=True.*\n?.*to fix this, write through x.flatten"):
         onnxexp.export(wrapped, (x,), capture=capture)
@@ -95,7 +95,7 @@ def test_wrap_in_a_tall_matrix() -> None:
 
 
 @pytest.mark.parametrize("dynamic", [None, N_M])
-def test_wrap_between_gaps_has_a_cure(dynamic: Any) -> None:
+def test_wrap_between_gaps_has_a_fix(dynamic: Any) -> None:
     x = torch.randn(12, 4)
     with pytest.raises(onnxexp.CaptureError, match=r"not contiguous; to fix this, fill a copy, x.contiguous\(\)"):
         onnxexp.export(wrapped_part, (x,), dynamic_shapes=dynamic, capture="export")

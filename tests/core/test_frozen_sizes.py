@@ -104,7 +104,7 @@ def test_sizes_that_broadcast_in_the_example_only() -> None:
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
 @pytest.mark.filterwarnings("ignore:the exported model is right only where .* != 5:UserWarning")
-def test_the_cure_is_an_example_of_another_size(capture: Any) -> None:
+def test_the_fix_is_an_example_of_another_size(capture: Any) -> None:
     model = Encoder().eval()
     with pytest.raises(CaptureError):
         export(model, (torch.randn(1, 3, 10, 10),), dynamic_axes={"x": [2, 3]}, capture=capture)

@@ -285,7 +285,7 @@ def test_a_capture_that_fails_or_returns_something_else() -> None:
 
 
 @pytest.mark.parametrize("how", ["trace", "script", "auto", "scripted"])
-def test_without_the_torchscript_plugin_the_error_ends_with_the_cure(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_torchscript_plugin_the_error_ends_with_the_fix(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def branching(x: torch.Tensor) -> torch.Tensor:
         return x.relu() if x.sum() > 0 else x
 
@@ -294,8 +294,8 @@ def test_without_the_torchscript_plugin_the_error_ends_with_the_cure(how: str, m
     model = torch.jit.script(torch.nn.ReLU()) if how == "scripted" else branching
     with pytest.raises(CaptureError) as raised:
         export(model, (X,), **({} if how == "scripted" else {"capture": how}))
-    cure = "needs the TorchScript frontend, which is not installed; to fix this, run\n  pip install onnxexp-plugin-torchscript"
-    assert str(raised.value).endswith(cure)
+    fix = "needs the TorchScript frontend, which is not installed; to fix this, run\n  pip install onnxexp-plugin-torchscript"
+    assert str(raised.value).endswith(fix)
     assert ("strict=False" in str(raised.value)) == (how == "auto")
 
 

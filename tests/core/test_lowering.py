@@ -61,7 +61,7 @@ def test_all_unsupported_operators_are_named_at_once() -> None:
     )
 
 
-def test_the_cure_is_a_symbolic_to_start_from() -> None:
+def test_the_fix_is_a_symbolic_to_start_from() -> None:
     message = failure(torch.lgamma, kind=UnsupportedOperators)
     code = re.search(r"write a symbolic for it:\n(.*?)\n\n\s*onnxexp.export", message, re.DOTALL)
     assert code is not None

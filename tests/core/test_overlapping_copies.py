@@ -21,7 +21,7 @@ VIEWS: dict[str, Callable[[Tensor], Tensor]] = {
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
 @pytest.mark.parametrize("name", VIEWS)
-def test_refused_and_cured(name: str, capture: str) -> None:
+def test_refused_and_fixed(name: str, capture: str) -> None:
     def scatters(view: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
         return lambda x: view(x).select_scatter(view(x)[:, 0] + 10, 1, 1)
 

@@ -126,7 +126,7 @@ def test_the_example_is_small_and_uses_public_names_only() -> None:
         ("class", "cannot import a package called class"),
         ("Json", "json is a module of Python's standard library; choose another name, such as json-ops"),
         ("aten", "a namespace of torch's own operators"),
-        ("tests", "the folder of the pack's own tests"),
+        ("tests", "the folder of the plugin's own tests"),
         ("onnx", "a module onnx is installed already"),
     ],
 )

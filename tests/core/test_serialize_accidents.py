@@ -237,8 +237,8 @@ def test_memory_stays_flat(how: str, tmp_path: Path) -> None:
 
 def test_what_does_not_fit_into_one_file_is_refused_at_once(tmp_path: Path) -> None:
     model = model_of(w=torch.zeros(1).expand(1 << 29))
-    for target, cure in ((io.BytesIO(), "Give a path"), (tmp_path / "model.onnx", "Leave external_data unset")):
-        with pytest.raises(SerializeError, match=f"2,147,48.* bytes, and one file can have at most 2,147,483,647.*{cure}"):
+    for target, fix in ((io.BytesIO(), "Give a path"), (tmp_path / "model.onnx", "Leave external_data unset")):
+        with pytest.raises(SerializeError, match=f"2,147,48.* bytes, and one file can have at most 2,147,483,647.*{fix}"):
             save(model, target, WriteOptions(external_data=False))
     assert not os.listdir(tmp_path)
 

@@ -1,4 +1,4 @@
-"""Unwritable names and file objects: an error with its cure, and no file."""
+"""Unwritable names and file objects: an error with its fix, and no file."""
 
 from __future__ import annotations
 

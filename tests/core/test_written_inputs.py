@@ -70,7 +70,7 @@ def test_shared_memory_is_refused(example: Callable[[], tuple[torch.Tensor, ...]
 
 @pytest.mark.parametrize("capture", ["export", "trace", "script"])
 @pytest.mark.parametrize("example", [_twice, _row])
-def test_cures(example: Callable[[], tuple[torch.Tensor, ...]], capture: str) -> None:
+def test_fixes(example: Callable[[], tuple[torch.Tensor, ...]], capture: str) -> None:
     for model, args in ((Writes(), tuple(arg.clone() for arg in example())), (Clones(), example())):
         program = _export(model, args, capture)
         torch.testing.assert_close(program(*args), model(*args))

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 
 from onnxexp import OptionError
 from onnxexp._cli import main
-from onnxexp_custom_cpp.scaffold.pack import create
+from onnxexp_custom_cpp.scaffold.plugin_files import create
 
 EVERYTHING = (
     "gate(Tensor a, Tensor? b, Tensor[] more, float s, int n=2, bool up=True, str mode='x', int[] sizes=[], float[] by=[], "

@@ -1,4 +1,4 @@
-"""`docs/how-to/my-export-failed.md` has every message without a cure of its own.
+"""`docs/how-to/my-export-failed.md` has every message without a fix of its own.
 
 The page also has each error class. `test_code_blocks.py` runs its programs and compares their messages.
 """
@@ -21,9 +21,9 @@ PAGE = ROOT / "docs" / "how-to" / "my-export-failed.md"
 TEXT = " ".join(PAGE.read_text("utf-8").split())
 CLASSES = {*errors.__all__, "CaptureRefused", "CheckerError", "SymbolicValueError"}
 RAISING = {"refuse", "_refuse", "error"}
-"""Functions that raise or make an error; a second argument is the cure."""
+"""Functions that raise or make an error; a second argument is the fix."""
 WARNING = {"warn"}
-_CURE = re.compile(
+_FIX = re.compile(
     r"to fix this|give |choose|expected|write |there are|may be|pip install|leave|export again|keep |call |reinstall|must be"
     r"|uninstall|lift|load the|skip_passes|op\.cast|end args|can express|it takes",
     re.IGNORECASE,
@@ -51,8 +51,8 @@ def messages(source: str, place: str) -> Iterator[Message]:
         if isinstance(node, ast.Call) and node.args:
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             pieces = literal(node.args[0])
-            with_cure = name in RAISING and len(node.args) > 1
-            if name in CLASSES | RAISING | WARNING and pieces and not with_cure:
+            with_fix = name in RAISING and len(node.args) > 1
+            if name in CLASSES | RAISING | WARNING and pieces and not with_fix:
                 yield Message(f"{place}:{node.lineno}", " ... ".join(pieces), pieces)
 
 
@@ -69,13 +69,13 @@ def quoted(message: Message, page: str) -> bool:
 
 
 def missing(source: str, place: str, page: str) -> list[str]:
-    """List the messages that have no cure and are not on the page."""
+    """List the messages that have no fix and are not on the page."""
     found = messages(source, place)
-    return [f"{each.place}: {each.text}" for each in found if not _CURE.search(each.text) and not quoted(each, page)]
+    return [f"{each.place}: {each.text}" for each in found if not _FIX.search(each.text) and not quoted(each, page)]
 
 
-def test_every_message_has_a_cure() -> None:
-    """A message without a cure of its own is on the page, in a program or in a table."""
+def test_every_message_has_a_fix() -> None:
+    """A message without a fix of its own is on the page, in a program or in a table."""
     files = [*ROOT.glob("core/onnxexp/**/*.py"), *ROOT.glob("plugins/*/onnxexp_*/**/*.py")]
     assert len(files) > 200
     assert [line for file in files for line in missing(file.read_text("utf-8"), str(file.relative_to(ROOT)), TEXT)] == []
@@ -94,7 +94,7 @@ def test_every_message_has_a_cure() -> None:
         ("raise ValueError('of somebody else')", []),
     ],
 )
-def test_a_message_without_a_cure_is_found(source: str, found: list[str]) -> None:
+def test_a_message_without_a_fix_is_found(source: str, found: list[str]) -> None:
     assert missing(source, "x.py", "it says: known words, `... is odd in ...`") == found
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from .fault import ONNXEXP, Row
 from .outputs import export_again
 
-PARTS = ("races", "kills", "folder_kills", "disks", "files", "packs", "threads")
+PARTS = ("races", "kills", "folder_kills", "disks", "files", "plugins", "threads")
 """The modules of this package, each with a tuple `FAULTS`."""
 
 

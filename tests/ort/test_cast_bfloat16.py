@@ -65,7 +65,7 @@ def test_casts(name: str, opset: int, recwarn: pytest.WarningsRecorder) -> None:
             torch.testing.assert_close(one, other, rtol=3e-2, atol=3e-2)
 
 
-def test_a_warning_names_the_cures() -> None:
+def test_a_warning_names_the_fixes() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.Tanh()).bfloat16()
     with pytest.warns(
         UserWarning, match=r"no kernels \(Gemm, Tanh\): .* to fix this, export model\.float\(\) \(`--dtype float32`\)"

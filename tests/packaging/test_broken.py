@@ -1,4 +1,4 @@
-"""Broken packs: errors have distribution, version, entry point, cause and cure."""
+"""Broken packs: errors have distribution, version, entry point, cause and fix."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_broken_pack_is_left_out_unless_it_is_asked_for(broken: Environment) -
         assert isinstance(first, str), f"{name}: an export came of it"
         assert first == second
         assert all(part in first for part in (f"'{name}-pack'", f"{name}-pack 1.0", *parts)), f"{name}: {first}"
-        assert "does not load" not in first or f"without=['{name}-pack']" in first, "the cure"
+        assert "does not load" not in first or f"without=['{name}-pack']" in first, "the fix"
 
 
 @pytest.mark.full
@@ -107,7 +107,7 @@ def test_the_list_shows_them_all_in_isolation(broken: Environment) -> None:
 
 
 def test_a_broken_pack_is_switched_off_or_uninstalled(broken: Environment) -> None:
-    """Both cures that the error names work."""
+    """Both fixes that the error names work."""
     plain = broken.states(status=1)
     assert plain["raising-pack"] == "on" and plain["twin"] == "refused", "without loading, a broken pack is like any other"
     off = broken.states("--without", ",".join([*names(), "twin"]))

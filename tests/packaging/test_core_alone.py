@@ -77,7 +77,7 @@ TRACES = """
 
 
 @pytest.mark.parametrize("installed", [pytest.param("onnxexp", marks=pytest.mark.full), "onnxexp-plugin-aten"])
-def test_without_the_torchscript_plugin_the_cure_is_to_install_it(installed: str, core: Environment, make: Make) -> None:
+def test_without_the_torchscript_plugin_the_fix_is_to_install_it(installed: str, core: Environment, make: Make) -> None:
     reported = (core if installed == "onnxexp" else make(installed)).python(TRACES).reported
     assert reported.keys() == {"trace", "script", "auto", "scripted"}
     assert {message.splitlines()[-1].strip() for message in reported.values()} == {"pip install onnxexp-plugin-torchscript"}

@@ -30,8 +30,8 @@ def test_the_plugin_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(discovery, "discover", lambda *group: others)
     with pytest.raises(onnxexp.CaptureError) as raised:
         onnxexp.export(model(), (torch.randn(2, 4),))
-    cure = "`pip install onnxexp-plugin-quantized` brings the operators of quantized::"
-    assert str(raised.value).splitlines()[-1] == cure
+    fix = "`pip install onnxexp-plugin-quantized` brings the operators of quantized::"
+    assert str(raised.value).splitlines()[-1] == fix
 
 
 @pytest.mark.parametrize("capture", ["auto", "export", "trace"])

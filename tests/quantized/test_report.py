@@ -20,7 +20,7 @@ from onnx import TensorProto, helper, numpy_helper
 import onnxexp
 from onnxexp_quantized import Quantized
 from onnxexp_quantized.report import example_feeds, measured_run, model_file
-from onnxexp_quantized.report.float_reasons import CURES
+from onnxexp_quantized.report.float_reasons import FIXES
 from onnxexp_quantized.report.layers import FLOAT, INTEGER, NOT_QUANTIZED, Layer, layers
 from tests.core.commanding import Ran, run
 from tests.quantized.static_models import Residual, eager
@@ -160,18 +160,18 @@ def test_states_and_reasons(kind: str, name: str, tmp_path: Path) -> None:
     (layer,) = found(net, tmp_path, *((K,) if kind == "linear" else (8, 8, 8)))
     assert (layer.ran_as, layer.code) == (ran_as, code), layer
     assert layer.state == (INTEGER if not code else NOT_QUANTIZED if code == "not-quantized" else FLOAT)
-    assert layer.cure == CURES.get(code, "") and bool(layer.reason) == bool(code)
+    assert layer.fix == FIXES.get(code, "") and bool(layer.reason) == bool(code)
     assert layer.name.startswith(f"the {layer.operator}")
 
 
 def test_every_reason_has_a_test() -> None:
     tested = {code for _, _, code in [*LINEAR.values(), *IMAGES.values()] if code}
-    assert tested | {"embedding", "float-use", "unknown"} == {*CURES}
+    assert tested | {"embedding", "float-use", "unknown"} == {*FIXES}
 
 
-def test_the_page_of_the_documentation_has_every_cure() -> None:
+def test_the_page_of_the_documentation_has_every_fix() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "quantization-report.md").read_text("utf-8")
-    assert [cure for cure in CURES.values() if f" | {cure} |" not in page] == []
+    assert [fix for fix in FIXES.values() if f" | {fix} |" not in page] == []
 
 
 def test_a_table_that_is_dequantized_as_a_whole(tmp_path: Path) -> None:
@@ -307,9 +307,9 @@ def test_strict(tmp_path: Path, capsys: Capsys) -> None:
     assert report(capsys, file).status == 0
     ran = report(capsys, file, "--strict")
     assert ran.status == 1 and "0 of 1 layer ran as integers, 1 fell back to float" in ran.out
-    assert f"the Gemm 3: {CURES['float-bias']}" in ran.out
+    assert f"the Gemm 3: {FIXES['float-bias']}" in ran.out
     document = report(capsys, file, "--json").document
-    assert not document["ok"] and document["layers"][0]["cure"] == CURES["float-bias"]
+    assert not document["ok"] and document["layers"][0]["fix"] == FIXES["float-bias"]
 
 
 class Balanced(html.parser.HTMLParser):

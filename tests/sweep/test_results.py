@@ -114,7 +114,7 @@ def test_a_folder_without_results(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_keeps_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row that does not fit raises one error with a cure; the merge adds no other."""
+    """A row that does not fit raises one error with a fix; the merge adds no other."""
     found = list(made(cells(2)))
 
     def full(number: int) -> None:

@@ -93,8 +93,8 @@ def test_the_key_depends_on_what_the_result_depends_on(tmp_path: Path) -> None:
         ('"nowhere:two"', '"two"', r"the target 'two' is neither MODULE:FACTORY nor a file nor hf:FOLDER"),
         ('"nowhere:two"', '"two.py:make"', r"\[models.two\]: there is no file .*two.py"),
         ('"nowhere:two"', '"hf:two"', r"there is no .*two\n.*\[models.two\] has no task: a target hf: needs one"),
-        ('"nowhere:two"', '"model:two"', r"no pack has a model 'model:two'"),
-        ("[sweep]", '[sweep]\npacks = ["nowhere"]', r"lists the pack 'nowhere'.* which has no entry points of the group onnxexp"),
+        ('"nowhere:two"', '"model:two"', r"no plugin has a model 'model:two'"),
+        ("[sweep]", '[sweep]\nplugins = ["nowhere"]', r"lists the plugin 'nowhere'.* which has no entry points of the group"),
         ("[sweep]", "[sweep]\npreload = ['a b']", r"\[sweep\] has preload = \['a b'\]: expected a list of modules, such as"),
         ("rtol = 1e-3", "rtol = -1", r"\[models.two\] has rtol = -1: expected a number, such as 1e-4"),
         ("[sweep]", "[sweep", r"is not valid TOML: "),
@@ -122,7 +122,7 @@ def test_a_missing_or_empty_file(tmp_path: Path) -> None:
 def test_the_models_of_a_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, "geo", "geo:table", more="[onnxexp.models]\ntrack = geo.models:track\nroute = geo.models:route\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    found = zoo(tmp_path, '[sweep]\npacks = ["geo-pack"]\n[models.mine]\ntarget = "model:route"\nverify = false\n')
+    found = zoo(tmp_path, '[sweep]\nplugins = ["geo-pack"]\n[models.mine]\ntarget = "model:route"\nverify = false\n')
     targets = {model.name: model.target for model in found.models}
     assert targets == {"track": "geo.models:track", "route": "geo.models:route", "mine": "geo.models:route"}
     with pytest.raises(OptionError, match="'model:rout' \\(did you mean 'model:route'\\?\\)"):

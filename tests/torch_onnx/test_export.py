@@ -15,7 +15,7 @@ import torch
 import onnxexp
 import onnxexp_torch_onnx as onnx_exporter
 from onnxexp_torch_onnx import OperatorExportTypes
-from onnxexp_torch_onnx.deprecated_arguments import CURES
+from onnxexp_torch_onnx.deprecated_arguments import FIXES
 from onnxexp_torch_onnx.errors import OnnxExporterWarning
 
 
@@ -186,7 +186,7 @@ def test_contradicting_arguments() -> None:
         onnx_exporter.export(MODEL, X, aten=True, operator_export_type=OperatorExportTypes.ONNX)
 
 
-@pytest.mark.parametrize("name", sorted(CURES))
+@pytest.mark.parametrize("name", sorted(FIXES))
 def test_each_deprecated_argument_warns(name: str) -> None:
     value: Any = (
         MODEL(X) if name == "example_outputs" else name in ("strip_doc_string", "_retain_param_name", "onnx_shape_inference")

@@ -125,9 +125,9 @@ def test_a_documented_name(name: str, parameters: str | None) -> None:
 @pytest.mark.parametrize("name", f"{EXPORT_OF_1_4} {SINCE_GONE}".split())
 def test_a_documented_argument_of_export(name: str) -> None:
     if name in inspect.signature(onnx_exporter.export).parameters:
-        assert name not in deprecated_arguments.CURES
+        assert name not in deprecated_arguments.FIXES
         return
-    with pytest.warns(DeprecationWarning, match=f"{name} is deprecated: {re.escape(deprecated_arguments.CURES[name])}"):
+    with pytest.warns(DeprecationWarning, match=f"{name} is deprecated: {re.escape(deprecated_arguments.FIXES[name])}"):
         onnx_exporter.export(torch.nn.GELU(), X, **{name: False})
 
 

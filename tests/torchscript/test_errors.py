@@ -1,4 +1,4 @@
-"""Programs without an ONNX form: errors with the user's line, reason and cure."""
+"""Programs without an ONNX form: errors with the user's line, reason and fix."""
 
 from __future__ import annotations
 
@@ -82,15 +82,15 @@ REFUSED = [
     (bad_programs.quantized_inside, "quantize"),
 ]
 """Each with a part of its error."""
-CURES = re.compile(r"[tT]o fix this, |write a symbolic|opset_version=")
+FIXES = re.compile(r"[tT]o fix this, |write a symbolic|opset_version=")
 
 
 @pytest.mark.parametrize(("fn", "says"), REFUSED)
-def test_refused_with_the_line_the_reason_and_the_cure(fn, says) -> None:
+def test_refused_with_the_line_the_reason_and_the_fix(fn, says) -> None:
     warnings.simplefilter("ignore")
     with pytest.raises(OnnxExporterError, match=says) as raised:
         onnxexp.export(fn, (X,), capture="script", dynamic_axes={"x": [0]})
-    assert f"{fn.__module__.rpartition('.')[2]}.py" in str(raised.value) and CURES.search(str(raised.value)), str(raised.value)
+    assert f"{fn.__module__.rpartition('.')[2]}.py" in str(raised.value) and FIXES.search(str(raised.value)), str(raised.value)
 
 
 def test_enough_kinds() -> None:

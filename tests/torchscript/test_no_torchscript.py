@@ -64,7 +64,7 @@ def test_a_model_exports_and_one_warning_names_the_plugin(reported: dict) -> Non
 
 
 @pytest.mark.parametrize("capture", ["trace", "script"])
-def test_a_trace_is_refused_with_the_reason_and_the_cure(reported: dict, capture: str) -> None:
+def test_a_trace_is_refused_with_the_reason_and_the_fix(reported: dict, capture: str) -> None:
     assert NONE in reported[capture] and "to fix this, use capture='export'" in reported[capture]
 
 

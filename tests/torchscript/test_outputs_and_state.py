@@ -91,7 +91,7 @@ class Failing(nn.Module):
         (1, "the model itself fails on the example inputs: RuntimeError: .* to fix this, pass example inputs that it accepts"),
     ],
 )
-def test_the_cure_of_a_failed_trace(rows, message) -> None:
+def test_the_fix_of_a_failed_trace(rows, message) -> None:
     with pytest.raises(CaptureError, match=message) as caught:
         exported(Failing(), (torch.ones(rows, 3),), capture="trace")
     assert without_context(caught.value.__cause__)

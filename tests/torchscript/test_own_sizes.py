@@ -72,7 +72,7 @@ def test_another_branch_with_the_same_result_is_none(model: Callable[..., Any]) 
     exported(model, (x,), capture="trace", dynamic_shapes=AXES).verify()
 
 
-def test_an_example_of_two_is_the_cure() -> None:
+def test_an_example_of_two_is_the_fix() -> None:
     with pytest.warns(UserWarning, match="Tracing fixes the branches"):
         program = onnxexp.export(branching, (torch.randn(2, 3),), capture="trace", dynamic_shapes=AXES)
     program.verify(torch.randn(5, 3))

@@ -149,7 +149,7 @@ def test_sizes_that_a_branch_needs_equal_are_one_and_told(capture: str) -> None:
     torch.testing.assert_close(program(x[:1], y[:1]), branching(x[:1], y[:1]))
     with pytest.raises(OnnxExporterError, match="axis 0 of input y is a, which is 3 in this call, but it has 2 elements|a == b"):
         program(x, y[:2])
-    with warnings.catch_warnings():  # the cure
+    with warnings.catch_warnings():  # the fix
         warnings.filterwarnings("error", message="the exported model is right only")
         onnxexp.export(branching, (x, y), capture=capture, dynamic_shapes=({0: "a"}, {0: "a"}))
 

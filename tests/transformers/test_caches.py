@@ -287,9 +287,9 @@ def test_without_the_plugin(argument: bool, monkeypatch: pytest.MonkeyPatch) -> 
     """)
     what = "argument" if argument else "output"
     name = cache_parameter(LlamaForCausalLM.forward)
-    first, cure = run(code).strip().splitlines()
+    first, fix = run(code).strip().splitlines()
     assert first.startswith(f"the {what} {name} is a DynamicCache, whose tensors would become constants; to fix this, ")
-    assert cure == "`pip install onnxexp-plugin-transformers` brings the classes of transformers::"
+    assert fix == "`pip install onnxexp-plugin-transformers` brings the classes of transformers::"
 
 
 DECODER = """

@@ -48,7 +48,7 @@ def bert() -> Any:
     ],
 )
 def test_refusals(source: Callable[[], Any], task: str, options: dict[str, Any], message: str) -> None:
-    """Each error has the cure."""
+    """Each error has the fix."""
     with pytest.raises(OptionError, match=message):
         onnxexp_transformers.export(source(), task, task_options=options)
 

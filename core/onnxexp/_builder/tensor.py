@@ -12,7 +12,7 @@ from onnxexp._errors import LoweringError
 from onnxexp._neutral_graph import Dim, ScalarType, TensorType, Type
 
 STAMP_HINT = "where onnx has no schema of an operator, set its result's type with x.stamp(onnxexp.graph.TensorType(dtype, sizes))"
-"""The cure where a dtype is unknown."""
+"""The fix where a dtype is unknown."""
 
 
 def merge_types(known: TensorType, found: TensorType, *, captured: bool) -> TensorType:
@@ -197,8 +197,8 @@ class ComplexTensor(Tensor):
     @property
     def value(self) -> ir.Value:
         """Raise LoweringError, since a complex tensor has no ONNX value."""
-        cure = "pass the parts (torch.view_as_real) through branches, loops and lists"
-        raise LoweringError(f"ONNX's operators take no complex numbers: {self!r}; to fix this, {cure}")
+        fix = "pass the parts (torch.view_as_real) through branches, loops and lists"
+        raise LoweringError(f"ONNX's operators take no complex numbers: {self!r}; to fix this, {fix}")
 
     def view_as_real(self) -> Tensor:
         """Stack both parts on a new last axis.

@@ -21,7 +21,7 @@ from onnxexp._capture.captured_program import CapturedProgram, CaptureRefused, m
 from onnxexp._capture.foreign_frontend import checked_program
 from onnxexp._errors import CaptureError, OnnxExporterError, PluginError
 from onnxexp._neutral_graph import TensorType, Value
-from onnxexp._plugins.discovery import packs
+from onnxexp._plugins.discovery import plugins_for
 from onnxexp._plugins.foreign_code import calling
 from onnxexp._plugins.loading import Plugins
 from onnxexp._plugins.plugin import Implementation, Plugin
@@ -65,10 +65,10 @@ def capture(
         program, refused = _captured(plugins, context.options, call)
     except CaptureError as error:
         names = _class_namespaces(model) | set(re.findall(r"\b\w+::\w+", str(error)))
-        cures = (packs(names, plugins.off) if names else []) + _device_cures(model, spec)
-        if not cures:
+        fixes = (plugins_for(names, plugins.off) if names else []) + _device_fixes(model, spec)
+        if not fixes:
             raise
-        raise CaptureError("\n".join([str(error), *cures])) from error
+        raise CaptureError("\n".join([str(error), *fixes])) from error
     for leaf, output in zip(flatten_output_spec(program.out_spec), program.graph.outputs, strict=True):
         if not isinstance(output, (Value, torch.Tensor)) and holds_tensors(output):
             raise _not_flattened(f"the output {leaf.name}", output, plugins)
@@ -116,15 +116,15 @@ def _captured(plugins: Plugins, options: Options, call: Mapping[str, Any]) -> tu
         return _traced(plugins, options, call, refused), refused
 
 
-def _device_cures(model: Any, spec: DynamicSpec) -> list[str]:
-    """Return the cure for a model on the meta device, if its inputs are not there."""
+def _device_fixes(model: Any, spec: DynamicSpec) -> list[str]:
+    """Return the fix for a model on the meta device, if its inputs are not there."""
     tensors = [*model.parameters(), *model.buffers()] if isinstance(model, torch.nn.Module) else []
     if all(map(has_data, tensors)) or not any(
         isinstance(leaf.value, torch.Tensor) and has_data(leaf.value) for leaf in spec.leaves
     ):
         return []
-    cure = "pass weights=CHECKPOINT, or inputs on the meta device too with export_params=False"
-    return [f"The model is on the meta device, without data, and its inputs are not; to fix this, {cure}"]
+    fix = "pass weights=CHECKPOINT, or inputs on the meta device too with export_params=False"
+    return [f"The model is on the meta device, without data, and its inputs are not; to fix this, {fix}"]
 
 
 def _class_namespaces(model: Any) -> set[str]:
@@ -190,7 +190,7 @@ def _traced(plugins: Plugins, options: Options, call: Mapping[str, Any], refused
 
 
 def _no_frontend(plugins: Plugins, options: Options, model: Any) -> str:
-    """Describe the failure for a model that no frontend takes, with the cure."""
+    """Describe the failure for a model that no frontend takes, with the fix."""
     if NO_TORCHSCRIPT:
         return f"{NO_TORCHSCRIPT}; to fix this, use capture='export', or install an older torch"
     wanted = "TorchScript" if is_scripted(model) else f"capture={options.capture!r}"
@@ -245,7 +245,7 @@ def _not_flattened(what: str, value: Any, plugins: Plugins) -> CaptureError:
         "to fix this, pass or return the tensors themselves, "
         "or register the class with torch.utils._pytree.register_pytree_node"
     )
-    return CaptureError("\n".join([text, *packs([library_of(value)], plugins.off)]))
+    return CaptureError("\n".join([text, *plugins_for([library_of(value)], plugins.off)]))
 
 
 def _warn_of_constants(constants: Sequence[str], refused: CaptureError | None = None) -> None:

@@ -72,20 +72,20 @@ def user_line_above(frame: FrameType | None) -> SourceLocation:
     return SourceLocation()
 
 
-def model_error(error: Exception, when: str = _FAILS, cure: str = "pass example inputs that it accepts") -> CaptureError:
+def model_error(error: Exception, when: str = _FAILS, fix: str = "pass example inputs that it accepts") -> CaptureError:
     """Create the CaptureError for a model that raises `error`, at the user's line."""
     line = innermost_user_line((frame.f_code.co_filename, number) for frame, number in traceback.walk_tb(error.__traceback__))
     at, message = f"\n  at {line}" if line.file else "", str(error)
-    if isinstance(error, CaptureError):  # one of ours, with its own cure
+    if isinstance(error, CaptureError):  # one of ours, with its own fix
         return CaptureError(message if "\n  at " in message else f"{message}{at}")
     if len(message) > 2 * _SHOWN:  # torch's tracer prints whole tensors in between
         message = f"{message[:_SHOWN]} ... {message[-_SHOWN:]}"
     if "does not require grad" in message:
-        when, cure = "the model computes gradients, which are off in an export", "wrap that part in `with torch.enable_grad():`"
+        when, fix = "the model computes gradients, which are off in an export", "wrap that part in `with torch.enable_grad():`"
     if "requires grad as a constant" in message:
-        when, cure = "the forward uses a parameter that the model does not have", "make it one of the model's, or detach() it"
+        when, fix = "the forward uses a parameter that the model does not have", "make it one of the model's, or detach() it"
         message = message.partition(". ")[0]
-    return CaptureError(f"{when}: {type(error).__name__}: {message}; to fix this, {cure}{at}")
+    return CaptureError(f"{when}: {type(error).__name__}: {message}; to fix this, {fix}{at}")
 
 
 @functools.lru_cache(maxsize=4096)

@@ -76,7 +76,7 @@ class PluginSelection:
         for pair in names(options.prefer) or ():
             op, equals, plugin = pair.rpartition("=")
             if not equals or "::" not in op or not plugin:
-                raise OptionError(f"--prefer {pair}: expected OP=PLUGIN, as in aten::gelu=my-pack")
+                raise OptionError(f"--prefer {pair}: expected OP=PLUGIN, as in aten::gelu=my-plugin")
             prefer[op.strip()] = plugin.strip()
         return cls(options.opset, names(options.plugins), names(options.without) or [], prefer or None)
 

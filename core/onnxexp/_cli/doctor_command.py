@@ -127,8 +127,8 @@ def _unmet(owner: str) -> Iterator[Finding]:
             yield Finding("problem", f"{owner} needs {needed}, which is not installed: `pip install {package}`")
         elif present and not requirement.met_by(present):
             kind = "note" if requirement.extra and package not in PACKAGES else "problem"
-            cure = "use another" if package == "python" else f"`pip install '{package}{requirement.versions}'`"
-            yield Finding(kind, f"{owner} needs {needed}, but {present} is installed: {cure}")
+            fix = "use another" if package == "python" else f"`pip install '{package}{requirement.versions}'`"
+            yield Finding(kind, f"{owner} needs {needed}, but {present} is installed: {fix}")
 
 
 def _untested(versions: Mapping[str, str]) -> Iterator[Finding]:

@@ -185,7 +185,7 @@ def _summary(output: Output, program: ONNXProgram, saved: SavedFile, seconds: fl
 
 def _packs(program: ONNXProgram) -> list[str]:
     """Return the plugins that took part, with their distributions' versions."""
-    return [pack.origin or pack.name for pack in program.plugins]
+    return [plugin.origin or plugin.name for plugin in program.plugins]
 
 
 def _document(program: ONNXProgram, saved: SavedFile, seconds: float) -> dict[str, Any]:
@@ -199,7 +199,7 @@ def _document(program: ONNXProgram, saved: SavedFile, seconds: float) -> dict[st
         "inputs": {value.name: type_text(value) for value in graph.inputs},
         "outputs": {value.name: type_text(value) for value in graph.outputs},
         "nodes": len(graph),
-        "plugins": [{"name": pack.name, "distribution": pack.distribution, "version": pack.version} for pack in program.plugins],
+        "plugins": [{"name": each.name, "distribution": each.distribution, "version": each.version} for each in program.plugins],
         "seconds": seconds,
         "stages": program.timings,
         "passes": program.pass_timings,

@@ -10,7 +10,7 @@ from onnxexp._cli.text_or_json import Output
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("name", metavar="NAME", help="the plugin's name, such as my-pack")
+    parser.add_argument("name", metavar="NAME", help="the plugin's name, such as my-plugin")
     parser.add_argument("directory", nargs="?", type=Path, metavar="DIR", help="where to write it (default: a new folder NAME)")
 
 

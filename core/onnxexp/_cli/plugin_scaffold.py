@@ -38,15 +38,15 @@ _RUNS = re.compile(r"[-_.]+")
 _RESERVED = {
     **dict.fromkeys(sys.stdlib_module_names, "a module of Python's standard library"),
     **dict.fromkeys(("aten", "prim", "prims", "quantized"), "a namespace of torch's own operators"),
-    "tests": "the folder of the pack's own tests",
+    "tests": "the folder of the plugin's own tests",
 }
 
 
 def create(name: str, directory: str | os.PathLike[str]) -> list[Path]:
-    """Write a pack with operator, symbolics, tests, metadata, README, licence and CI.
+    """Write a plugin with operator, symbolics, tests, metadata, README, licence and CI.
 
     Args:
-        name: The distribution's and the plugin's name (``my-pack``); the package and the namespace of its operators are
+        name: The distribution's and the plugin's name (``my-plugin``); the package and the namespace of its operators are
             ``my_pack``.
         directory: The folder to write into; created if missing.
 
@@ -85,7 +85,7 @@ def _names(name: str) -> tuple[str, str]:
     """
     if not _NAME.fullmatch(name):
         raise OptionError(
-            f"{name!r} is no valid name for a distribution: use letters, digits, and between them '-', '_' and '.', as in my-pack"
+            f"{name!r} is no valid name for a distribution: use letters, digits, and between them -, _ and ., as in my-plugin"
         )
     project = _RUNS.sub("-", name).lower()
     package = project.replace("-", "_")

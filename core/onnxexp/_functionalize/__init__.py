@@ -33,7 +33,7 @@ def functionalize(graph: Graph) -> list[str]:
     Returns the names of the inputs and parameters that were written; their new values are lost. The new values have the types of
     the written tensors; the new nodes have the `where` of the writing node.
 
-    Raises CaptureError, with the operator, its place and the cure, where the rewriting cannot follow the memory that is written.
+    Raises CaptureError, with the operator, its place and the fix, where the rewriting cannot follow the memory that is written.
     """
     fill_diagonals(graph)
     refuse_scatters_into_overlaps(graph)

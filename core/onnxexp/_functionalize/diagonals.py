@@ -25,8 +25,8 @@ def _through_view(node: Node) -> Iterator[Node]:
     tensor, number, wrap = node.args
     type_ = tensor.type
     if type_.sizes is None or wrap:
-        cure = "write through x.flatten()[:: x.shape[-1] + 1], or torch.where with torch.eye"
-        refuse(f"{_OP} with wrap=True, or of a tensor of unknown rank, has no counterpart", node.where, cure)
+        fix = "write through x.flatten()[:: x.shape[-1] + 1], or torch.where with torch.eye"
+        refuse(f"{_OP} with wrap=True, or of a tensor of unknown rank, has no counterpart", node.where, fix)
     place, sizes = tensor, list(type_.sizes)
     while len(sizes) > 1:
         sizes = [*sizes[1:-1], _smaller(sizes[0], sizes[-1])]

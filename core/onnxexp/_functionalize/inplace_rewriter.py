@@ -12,7 +12,7 @@ from onnxexp._functionalize.aliasing import Aliases
 from onnxexp._functionalize.emit import Emitter, differ, is_static
 from onnxexp._functionalize.memory import Memory
 from onnxexp._functionalize.mutation import (
-    RESIZE_CURE,
+    RESIZE_FIX,
     RESIZING,
     SETTING,
     MutationInfo,
@@ -47,7 +47,7 @@ _INSTEAD = {
     **dict.fromkeys(["aten::set_", "aten::set_data"], "use the other tensor under its own name, or copy_() it"),
     "aten::record_stream": "leave it out: a model has no streams",
 }
-"""Operators that change the memory of a tensor, with the cure."""
+"""Operators that change the memory of a tensor, with the fix."""
 
 
 class InPlaceRewriter:
@@ -171,10 +171,10 @@ class InPlaceRewriter:
     def _refuse(self, node: Node) -> None:
         namespace, _, base = packet(node.op).partition("::")
         other = base[:-1] if base.endswith("_") else f"{base}_functional"
-        cure = f"define an operator {namespace}::{other} of the same arguments that returns new tensors"
+        fix = f"define an operator {namespace}::{other} of the same arguments that returns new tensors"
         if namespace == "aten":
-            cure = _INSTEAD.get(packet(node.op), "write the result to a new tensor instead of in place")
-        refuse(f"{node.op} writes to its arguments, and no operator is known that computes the same without", node.where, cure)
+            fix = _INSTEAD.get(packet(node.op), "write the result to a new tensor instead of in place")
+        refuse(f"{node.op} writes to its arguments, and no operator is known that computes the same without", node.where, fix)
 
     def _set(self, node: Node) -> None:
         """Rewrite ``zero_`` and ``fill_``, which do not read the old contents."""
@@ -221,7 +221,7 @@ class InPlaceRewriter:
         origin = self.aliases.origin(node.args[0])
         ref = self.ref(origin)
         if self.depth:
-            refuse(f"{node.op} changes the size of a tensor inside a branch or a loop", node.where, RESIZE_CURE)
+            refuse(f"{node.op} changes the size of a tensor inside a branch or a loop", node.where, RESIZE_FIX)
         call = ViewCall(self.emit, self.memory, node, node.args, ref, self.aliases.contiguity)
         self._refs[origin] = first_elements(call, self._output(node, ref).type)
 

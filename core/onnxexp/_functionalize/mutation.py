@@ -30,8 +30,8 @@ SETTING = frozenset(f"aten::{name}" for name in ["zero_", "fill_", "_no_grad_zer
 
 RESIZING = frozenset({"aten::resize_", "aten::resize_as_"})
 """Operators that change the size of a tensor in place."""
-RESIZE_CURE = "take the elements with flatten()[:n].view(...), or pad() a new tensor"
-"""The cure where one of them cannot be followed."""
+RESIZE_FIX = "take the elements with flatten()[:n].view(...), or pad() a new tensor"
+"""The fix where one of them cannot be followed."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -48,6 +48,6 @@ class Ref:
             ref = ref.parent
 
 
-def refuse(what: str, where: SourceLocation, cure: str) -> NoReturn:
+def refuse(what: str, where: SourceLocation, fix: str) -> NoReturn:
     """Raise the CaptureError for a node that cannot be rewritten."""
-    raise CaptureError(f"{what}{f' at {where}' if str(where) else ''}; to fix this, {cure}")
+    raise CaptureError(f"{what}{f' at {where}' if str(where) else ''}; to fix this, {fix}")

@@ -8,7 +8,7 @@ from typing import NoReturn
 import torch
 
 from onnxexp._functionalize.emit import same_sizes
-from onnxexp._functionalize.mutation import RESIZE_CURE, MutationInfo
+from onnxexp._functionalize.mutation import RESIZE_FIX, MutationInfo
 from onnxexp._functionalize.normalize_views import ViewCall
 from onnxexp._functionalize.places import Ref, View, refuse
 from onnxexp._neutral_graph import TensorType, Type
@@ -47,4 +47,4 @@ def first_elements(call: ViewCall, after: Type) -> Ref:
 
 
 def _refuse(call: ViewCall, why: str) -> NoReturn:
-    refuse(f"{call.node.op} resizes a tensor {why}", call.node.where, RESIZE_CURE)
+    refuse(f"{call.node.op} resizes a tensor {why}", call.node.where, RESIZE_FIX)

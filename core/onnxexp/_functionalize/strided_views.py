@@ -61,8 +61,8 @@ def _rebase(node: Node, made: dict[Value, Node], contiguous: set[Value]) -> None
     scatters_elsewhere = packet(node.op) == "aten::as_strided_scatter" and base is not node.args[0]
     certain = base in contiguous and base.type.dtype == node.args[0].type.dtype and not scatters_elsewhere
     if not certain or start is None or (start, given) == (-1, None):
-        cure = "call clone(memory_format=torch.contiguous_format) on its argument, and count the strides in that"
-        refuse(f"the layout of the memory that {node.op} views is not certain", node.where, cure)
+        fix = "call clone(memory_format=torch.contiguous_format) on its argument, and count the strides in that"
+        refuse(f"the layout of the memory that {node.op} views is not certain", node.where, fix)
     node.args[0], node.args[-1] = base, start if given is None else given
 
 

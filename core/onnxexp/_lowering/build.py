@@ -39,7 +39,7 @@ class Build:
     captured: CapturedProgram
     io: GraphIO
     call: ExampleCall
-    packs: Plugins
+    loaded: Plugins
     context: ExportContext
     export_type: OperatorExportTypes
     export_params: bool
@@ -56,7 +56,7 @@ class Build:
         """
         graph = self.captured.graph
         decompose = self.captured.decompose or Decomposer(FakeTensorMode, {}, int)
-        lowering = Lowering(Builder.for_export(self.context), self.packs, decompose, self.export_type, LOWERINGS)
+        lowering = Lowering(Builder.for_export(self.context), self.loaded, decompose, self.export_type, LOWERINGS)
         weights = bind_inputs(lowering, self.captured, self.io, self.call.spec, self.export_params, self.as_inputs)
         try:
             return lowering, weights, lowering.run(graph)

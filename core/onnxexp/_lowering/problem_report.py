@@ -1,4 +1,4 @@
-"""Messages about operators that cannot be lowered, with problem, place and cure."""
+"""Messages about operators that cannot be lowered, with problem, place and fix."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from onnxexp._errors import LoweringError, OpsetError, UnsupportedOperators
 from onnxexp._neutral_graph import Graph, Node
-from onnxexp._plugins.discovery import PluginStatus, packs
+from onnxexp._plugins.discovery import PluginStatus, plugins_for
 from onnxexp._torch_ops.schemas import schemas
 
 _LINES = 3
@@ -24,7 +24,7 @@ class Problem:
         reason: The reason, or "" where no plugin has a symbolic for it.
         first_opset: The lowest opset that can express it.
         opset: Whether the target opset is the reason.
-        skeleton: Whether a symbolic for the operator would be a cure.
+        skeleton: Whether a symbolic for the operator would be a fix.
         error: The error of the symbolic that failed.
     """
 
@@ -46,7 +46,7 @@ def no_plugins(graph: Graph, off: Sequence[PluginStatus]) -> LoweringError:
     """Make the error for an export without plugins, with the packages to install."""
     counts = Counter(node.op for node in graph.walk())
     message = f"no plugin is selected, so none of the {len(counts)} operators of this model can be lowered"
-    return UnsupportedOperators("\n".join([message, *packs(counts, off)]), dict(counts))
+    return UnsupportedOperators("\n".join([message, *plugins_for(counts, off)]), dict(counts))
 
 
 def unsupported(problems: Sequence[Problem], off: Sequence[PluginStatus] = ()) -> LoweringError:
@@ -67,14 +67,14 @@ def unsupported(problems: Sequence[Problem], off: Sequence[PluginStatus] = ()) -
     if all(problem.opset for problem in problems):
         firsts = [problem.first_opset for problem in problems]
         first = None if None in firsts else max(opset for opset in firsts if opset is not None)
-        cure = f"\nopset_version={first} can express all of it" if first else ""
-        return OpsetError(f"the target opset cannot express {names} of this model:\n" + "\n".join(blocks) + cure, first)
+        fix = f"\nopset_version={first} can express all of it" if first else ""
+        return OpsetError(f"the target opset cannot express {names} of this model:\n" + "\n".join(blocks) + fix, first)
     message = f"{names} of this model cannot be lowered:"
     if all(problem.error is not None for problem in problems):
         return LoweringError("\n".join([message, *blocks]))
     failed = [status for status in off if status.state != "off"]  # more likely the cause than an operator that nobody has written
     chosen = [status for status in off if status.state == "off"]
-    lines = [message, *(f"  {line}" for line in packs((), failed)), *blocks, *packs(counts, chosen)]
+    lines = [message, *(f"  {line}" for line in plugins_for((), failed)), *blocks, *plugins_for(counts, chosen)]
     return UnsupportedOperators("\n".join(lines), counts)
 
 

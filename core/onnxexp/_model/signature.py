@@ -84,8 +84,8 @@ class Signature:
                 )
         broken = [text for text, allows in self.restrictions.items() if not allows(leaves)]
         if broken:
-            cure = "export again with an example of these sizes, or mend the line that the export's warning names"
-            raise OnnxExporterError(f"this program is right only where {' and '.join(broken)}; the call has other sizes; {cure}")
+            fix = "export again with an example of these sizes, or mend the line that the export's warning names"
+            raise OnnxExporterError(f"this program is right only where {' and '.join(broken)}; the call has other sizes; {fix}")
         return leaves
 
     def feeds(self, leaves: Sequence[Any]) -> dict[str, Any]:

@@ -33,7 +33,7 @@ GROUP = "onnxexp.plugins"
 _QUANTIZED = dict.fromkeys(("quantized", "quantized_decomposed", "torchao"), "onnxexp-plugin-quantized")
 _TARGETS = {"onnxruntime-contrib": "onnxexp-plugin-ort"}
 _LIBRARIES = {name: f"onnxexp-plugin-{name}" for name in ("aten", "torchvision", "transformers")}
-_PACKS = {**_LIBRARIES, **_QUANTIZED, **_TARGETS}
+_PLUGINS = {**_LIBRARIES, **_QUANTIZED, **_TARGETS}
 """This project's distributions, by the namespace of torch operators and classes, or by the target."""
 
 
@@ -177,8 +177,8 @@ def effective(found: Sequence[PluginStatus]) -> list[PluginStatus]:
     return [each for each in found if each.state != "refused" or each.found.name not in served]
 
 
-def packs(ops: Iterable[str], off: Iterable[PluginStatus]) -> list[str]:
-    """List the packs that may serve torch operators, installed but off or to install.
+def plugins_for(ops: Iterable[str], off: Iterable[PluginStatus]) -> list[str]:
+    """List the plugins that may serve torch operators, installed but off or to install.
 
     A name without an operator, as ``quantized::``, stands for its namespace.
     """
@@ -188,10 +188,10 @@ def packs(ops: Iterable[str], off: Iterable[PluginStatus]) -> list[str]:
     for op in sorted(ops):
         space, _, name = op.partition("::")
         if "quant" in name:  # torch has fake quantization among its general operators
-            ours.setdefault(op, _PACKS["quantized"])
-        elif space in _PACKS:
-            ours[f"the {'operators' if name or space in _QUANTIZED else 'classes'} of {space}::"] = _PACKS[space]
-    return [*lines, *(f"`pip install {pack}` brings {what}" for what, pack in ours.items() if pack not in installed)]
+            ours.setdefault(op, _PLUGINS["quantized"])
+        elif space in _PLUGINS:
+            ours[f"the {'operators' if name or space in _QUANTIZED else 'classes'} of {space}::"] = _PLUGINS[space]
+    return [*lines, *(f"`pip install {plugin}` brings {what}" for what, plugin in ours.items() if plugin not in installed)]
 
 
 def missing(name: str, known: Collection[str], origin: str) -> PluginLoadError:
@@ -228,9 +228,9 @@ def check_target(config: Config, all_: Sequence[PluginStatus]) -> None:
     """Raise PluginLoadError where the target is that of a plugin which is not on."""
     own = next((each for each in all_ if each.found.name == config.target), None)
     if config.target not in TARGETS and (own is None or own.state != "on"):
-        cure = f"`pip install {_PACKS.get(config.target, config.target)}`" if own is None else f"it is {own.state}: {own.reason}"
+        fix = f"`pip install {_PLUGINS.get(config.target, config.target)}`" if own is None else f"it is {own.state}: {own.reason}"
         named = f"target={config.target!r}, of {_place(config.origins['target'])},"
-        raise PluginLoadError(f"{named} needs the plugin of that name: {cure}; to fix this, install it, or switch it on")
+        raise PluginLoadError(f"{named} needs the plugin of that name: {fix}; to fix this, install it, or switch it on")
 
 
 def _place(origin: str) -> str:

@@ -163,7 +163,7 @@ def pre_pass(options: Options, context: ExportContext) -> Callable[[Graph], Any]
     Result:
         A pass, a list of passes, or None. A pass is called with the `Graph` and changes it in place. It returns False where it
         changed nothing; the plugin is then not listed among those that took part. Its name is its attribute `name`, or the
-        name of its class or function. Timings, `skip_passes` and errors name it with its plugin: ``my-pack/drop-asserts``.
+        name of its class or function. Timings, `skip_passes` and errors name it with its plugin: ``my-plugin/drop-asserts``.
     First or all:
         All, by the plugins' names; then the passes whose attribute `last` is true.
     Example:
@@ -300,7 +300,7 @@ def write_report(
         mismatch: The result of `ONNXProgram.find_mismatch`, where errors are to be shown.
         profile: Whether to show the time that each operator takes in ONNX Runtime.
         warnings: The warnings of the export.
-        problems: Why operators could not be lowered, with the cures; they are nodes of torch's domains in the program.
+        problems: Why operators could not be lowered, with the fixes; they are nodes of torch's domains in the program.
         context: The context of the export.
     Result:
         True once the file is written; None for a path that another plugin writes. An earlier file must be unharmed by an error.

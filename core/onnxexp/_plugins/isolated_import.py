@@ -25,7 +25,7 @@ SLOW = 10.0
 """Seconds after which an import is named."""
 
 
-def import_object(found: InstalledPlugin, what: str, cure: str) -> Any:
+def import_object(found: InstalledPlugin, what: str, fix: str) -> Any:
     """Import an entry point's object.
 
     Anything that the import raises, also SystemExit but not KeyboardInterrupt, becomes a PluginLoadError. `what` names the plugin
@@ -36,7 +36,7 @@ def import_object(found: InstalledPlugin, what: str, cure: str) -> Any:
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:  # it may raise anything
-        raise PluginLoadError(f"{what} does not load: {summary(error)}{_place(error)}; {cure}") from error
+        raise PluginLoadError(f"{what} does not load: {summary(error)}{_place(error)}; {fix}") from error
 
 
 def _imported(found: InstalledPlugin, what: str) -> Any:

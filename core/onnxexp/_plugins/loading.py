@@ -173,9 +173,9 @@ def load_plugin(found: InstalledPlugin) -> Plugin:
     """
     plugin = Plugin(found.name, found.distribution, found.version, None, own=found.own)
     what = f"the plugin {found.name!r} ({found.origin}, entry point {found.value})"
-    cure = f"reinstall or remove the distribution, or switch the plugin off with `disable` (without=[{found.name!r}] in the call)"
+    fix = f"reinstall or remove the distribution, or switch the plugin off with `disable` (without=[{found.name!r}] in the call)"
     with restored_state(plugin):
-        loaded = import_object(found, what, cure)
+        loaded = import_object(found, what, fix)
     return read(dataclasses.replace(plugin, object=loaded))
 
 

@@ -80,7 +80,7 @@ def load(**call: Any) -> Config:
     """Return the configuration of a call with these arguments, named as in `KEYS`.
 
     The file and the environment decide about a key that is None, and about an empty `disable`, `prefer` or `skip_passes`. Raises
-    OptionError with the file or variable, the key and the cure.
+    OptionError with the file or variable, the key and the fix.
     """
     set_ = {name: value for name, value in call.items() if value is not None and (value or name not in _JOINED)}
     given = {name: list(value) if isinstance(value, tuple) else value for name, value in set_.items()}
@@ -266,7 +266,7 @@ KEYS = (
     Key("plugins", 'a list of plugin names (and "..." for every other installed one)', None,
         "Exactly these plugins are on; unset, every installed one is.", _plugins, _split),
     Key("disable", "a list of plugin names", (), "These plugins are off.", _names, _split, _union),
-    Key("prefer", 'a table of operators and plugin names, as {"space::op" = "my-pack"}', {},
+    Key("prefer", 'a table of operators and plugin names, as {"space::op" = "my-plugin"}', {},
         "Which plugin lowers an operator that several claim.", _prefer, _pairs, lambda first, then: {**first, **then}),
     Key("allow",
         'a list of distributions, each as "name" or "name@sha256:<64 hex digits>" (onnxexp plugins --lock prints them)', (),

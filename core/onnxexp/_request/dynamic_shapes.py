@@ -106,7 +106,7 @@ def read_dynamic(
 
     The dynamic numbers of an ExportedProgram come from `program`.
 
-    Raises OptionError, with the key, known names and the cure, for arguments that do not fit `forward`, unknown names, wrong
+    Raises OptionError, with the key, known names and the fix, for arguments that do not fit `forward`, unknown names, wrong
     nesting, axes out of range, sizes that contradict the example, both options at once, and `input_names` that do not fit.
     """
     bound = bind(forward, args, kwargs)
@@ -285,8 +285,8 @@ class _Reader:
             if key in known:
                 index, value = known[key], self.leaves[known[key]].value
                 if not isinstance(value, _WITH_AXES):
-                    cure = f'dynamic_shapes={{"{key}": Dim.DYNAMIC}} makes a number a graph input.'
-                    raise OptionError(f"{where} is about {value!r}, which is no tensor and has no axes. {cure}")
+                    fix = f'dynamic_shapes={{"{key}": Dim.DYNAMIC}} makes a number a graph input.'
+                    raise OptionError(f"{where} is about {value!r}, which is no tensor and has no axes. {fix}")
                 for axis, name in _named_axes(axes, where).items():
                     dim = Dim.DYNAMIC if name is None else name
                     self._axis(index, axis, read_axis(dim, tuple(value.shape), axis, f"{where} (input {key})"), where)

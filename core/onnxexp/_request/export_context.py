@@ -22,7 +22,7 @@ class ExportContext:
     Attributes:
         options: The options of the export.
         plugin_data: Data that a plugin passes from one hook or symbolic to another, from `capture_context` to the last post
-            pass. A key begins with the plugin's name (``"my-pack.scopes"``, or a tuple that begins with it), so that two
+            pass. A key begins with the plugin's name (``"my-plugin.scopes"``, or a tuple that begins with it), so that two
             plugins do not collide. It is emptied at the end of the export: `serialize` finds nothing in it.
         restrictions: The frontend's conditions on sizes, as in `CapturedProgram`; a pre pass may add its own.
         dense_forms: Functions that plugins add in `capture_context`, for tensors that ONNX lacks: quantized, sparse, nested.

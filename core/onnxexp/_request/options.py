@@ -28,8 +28,8 @@ def refuse_unknown(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         for name in kwargs.keys() - known.keys():
-            cure = nearest(name, known) or "; onnxexp_torch_onnx.export takes torch.onnx's former arguments"
-            raise OptionError(f"{function.__name__} has no argument {name!r}{cure}")
+            fix = nearest(name, known) or "; onnxexp_torch_onnx.export takes torch.onnx's former arguments"
+            raise OptionError(f"{function.__name__} has no argument {name!r}{fix}")
         return function(*args, **kwargs)
 
     return call

@@ -107,8 +107,8 @@ def bind(forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
     unknown = [name for name in kwargs if name not in signature.parameters]
     if unknown and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values()):
         near = nearest(str(unknown[0]), list(signature.parameters))
-        cure = "; to pass a dict as an argument, append an empty one: args=(..., {})" if len(unknown) == len(kwargs) else ""
-        raise OptionError(f"the model's forward has no parameter {unknown[0]!r}{near}; it takes {signature}{cure}")
+        fix = "; to pass a dict as an argument, append an empty one: args=(..., {})" if len(unknown) == len(kwargs) else ""
+        raise OptionError(f"the model's forward has no parameter {unknown[0]!r}{near}; it takes {signature}{fix}")
     try:
         return signature.bind(*args, **kwargs)
     except TypeError as error:

@@ -96,7 +96,7 @@ def save(model: ir.Model, target: str | os.PathLike[str] | BinaryIO, options: Wr
     A link is followed. Weights in `TorchTensor`s are written piece by piece and never copied as a whole.
 
     Raises:
-        SerializeError: The model does not fit, or the system refuses to write it; the message names the cure.
+        SerializeError: The model does not fit, or the system refuses to write it; the message names the fix.
         OptionError: The target is neither a path nor a binary file object, or `external_data` is True for a file object.
     """
     if isinstance(target, (str, os.PathLike)):
@@ -147,9 +147,9 @@ def _save_files(model: ir.Model, target: str | os.PathLike[str], options: WriteO
     return _save_two(model, path, given, options.external_threshold)
 
 
-def _too_large(layout: FileLayout, cure: str) -> SerializeError:
+def _too_large(layout: FileLayout, fix: str) -> SerializeError:
     return SerializeError(
-        f"the model has {layout.size:,} bytes, and one file can have at most {_LIMIT:,} (protobuf's limit). {cure}"
+        f"the model has {layout.size:,} bytes, and one file can have at most {_LIMIT:,} (protobuf's limit). {fix}"
     )
 
 

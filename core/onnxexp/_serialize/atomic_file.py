@@ -119,8 +119,8 @@ class OutputFile:
             if not os.path.isdir(folder):
                 problem = "is not a folder" if os.path.exists(folder) else "does not exist"
                 raise _cannot(given, f"the folder {folder} {problem}", "Create it, or choose another place.")
-            cure = "Change its permissions, or choose another place."
-            raise _cannot(given, f"no permission to create files in {folder}", cure)
+            fix = "Change its permissions, or choose another place."
+            raise _cannot(given, f"no permission to create files in {folder}", fix)
         return real
 
     @contextlib.contextmanager
@@ -166,8 +166,8 @@ def _resolved(given: str) -> str:
     try:
         os.fsencode(given)
         if _is_descriptor(given):
-            cure = "Give the file's own name, or open it yourself and give the file object."
-            raise _cannot(given, "it is an open file, which cannot be replaced", cure)
+            fix = "Give the file's own name, or open it yourself and give the file object."
+            raise _cannot(given, "it is an open file, which cannot be replaced", fix)
         return os.path.realpath(given) if os.path.islink(given) or os.pardir in given else os.path.abspath(given)
     except FileNotFoundError as error:  # of os.getcwd
         raise _cannot(given, "the working directory was removed", "Give an absolute path, or change to a folder.") from error
@@ -196,7 +196,7 @@ def _status(path: str) -> os.stat_result | None:
 
 @contextlib.contextmanager
 def file_errors(path: str, size: int) -> Iterator[None]:
-    """Turn the system's errors during a write into SerializeErrors with a cure."""
+    """Turn the system's errors during a write into SerializeErrors with a fix."""
     try:
         yield
     except OSError as error:
@@ -216,9 +216,9 @@ def _explain(error: OSError, path: str, size: int) -> SerializeError:
     return _cannot(path, error.strerror or str(error), "Choose another place, or give a file object.")
 
 
-def _cannot(path: str, reason: str, cure: str) -> SerializeError:
+def _cannot(path: str, reason: str, fix: str) -> SerializeError:
     unharmed = " What was there before is unharmed." if os.path.isfile(path) else ""
-    return SerializeError(f"cannot write {path}: {reason}. {cure}{unharmed}")
+    return SerializeError(f"cannot write {path}: {reason}. {fix}{unharmed}")
 
 
 def _megabytes(size: int) -> str:

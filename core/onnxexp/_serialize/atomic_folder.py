@@ -323,21 +323,21 @@ def _files(folder: str, names: Collection[str]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _explained(path: str) -> Iterator[None]:
-    """Replace the system's errors inside the `with` by SerializeErrors with a cure."""
+    """Replace the system's errors inside the `with` by SerializeErrors with a fix."""
     try:
         yield
     except (OSError, RecursionError) as error:
         number = error.errno if isinstance(error, OSError) else None
         if number in {errno.ENOSPC, errno.EDQUOT}:
-            cure = "Free some space, or choose another place."
+            fix = "Free some space, or choose another place."
         elif number in {errno.EXDEV, errno.EBUSY}:
-            cure = "A file system is mounted there: give a new folder inside it."
+            fix = "A file system is mounted there: give a new folder inside it."
         else:
-            cure = "Choose another place."
+            fix = "Choose another place."
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise _cannot(path, reason, cure) from error
+        raise _cannot(path, reason, fix) from error
 
 
-def _cannot(path: str, reason: str, cure: str) -> SerializeError:
+def _cannot(path: str, reason: str, fix: str) -> SerializeError:
     unharmed = " What was there before is unharmed." if os.path.isdir(path) else ""
-    return SerializeError(f"cannot write the folder {path}: {reason}. {cure}{unharmed}")
+    return SerializeError(f"cannot write the folder {path}: {reason}. {fix}{unharmed}")

@@ -78,7 +78,7 @@ class Dispatcher:
         ]
 
     def conflict(self, op: str) -> str:
-        """Describe the conflict of plugins over an operator, with the cure, or return ""."""
+        """Describe the conflict of plugins over an operator, with the fix, or return ""."""
         sources = self._sources(op) if self.conflicts else []
         return "\n".join(_conflict((str(sources[0]), str(rival)), [op]) for rival in self._rivals(op, sources))
 

@@ -175,7 +175,7 @@ class SymbolicTable:
         return name if "::" in name else f"{self.namespace}::{name}"
 
     def _add(self, entry: Symbolic) -> None:
-        limits: list[Any] = [entry.since, *([] if entry.until is None else [entry.until])]  # packs need no type checker
+        limits: list[Any] = [entry.since, *([] if entry.until is None else [entry.until])]  # plugins need no type checker
         function: Any = entry.function
         if not callable(function) or not all(isinstance(limit, int) for limit in limits):
             raise PluginError(

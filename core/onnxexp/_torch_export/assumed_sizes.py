@@ -52,12 +52,12 @@ def check_assumed_sizes(program: ExportedProgram, args: Any, kwargs: Any) -> Non
         failed = _ASSERTION.search(str(error))
         if failed is not None:
             text = f"torch.export assumes {failed[1]} of a size that depends on values, which the example contradicts"
-            cure = 'expand() the tensor before that line, or use capture="trace"'
-            raise CaptureError(f"{text}; to fix this, {cure}") from None
+            fix = 'expand() the tensor before that line, or use capture="trace"'
+            raise CaptureError(f"{text}; to fix this, {fix}") from None
     if run.differs is not None:
         text = "squeeze() removes an axis here that has one element in the example, while its size depends on values"
-        cure = "select the element (x[0]), or give an example with more elements"
-        raise CaptureError(f"{node_location(run.differs)}: {text}; to fix this, {cure}")
+        fix = "select the element (x[0]), or give an example with more elements"
+        raise CaptureError(f"{node_location(run.differs)}: {text}; to fix this, {fix}")
 
 
 def _assumes(node: torch.fx.Node) -> bool:

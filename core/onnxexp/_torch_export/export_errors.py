@@ -30,9 +30,9 @@ _SIZE = re.compile(r"(?:L|inputs)(?P<path>(?:\[[^\]]*\]|\.(?!shape\b|size\b)\w+)
 _FIXED = re.compile(r"^You marked (?P<size>.+?) as dynamic but your code specialized it to be a constant \((?P<value>-?\d+)\)")
 _WRAPPED = re.compile(r"got (\w+)\(['\"](.*?)['\"]\)$", re.MULTILINE)
 _HINT = re.compile(r"^Received user-specified dim hint .*(?:static shape|hint) of (?P<value>-?\d+) for dimension (?P<size>.+)\.$")
-_KERNEL_CURE = "Give it numbers and sizes that do not depend on values, or state the condition with torch._check."
-_BRANCH_CURE = "Use torch.where or torch.cond, state the condition with torch._check, or compile that part with torch.jit.script."
-_INDEX_CURE = (
+_KERNEL_FIX = "Give it numbers and sizes that do not depend on values, or state the condition with torch._check."
+_BRANCH_FIX = "Use torch.where or torch.cond, state the condition with torch._check, or compile that part with torch.jit.script."
+_INDEX_FIX = (
     "To index a list or tuple of tensors by it, use torch.stack(items)[i]. To repeat a part so often, use torch.while_loop, or "
     "compile that part with torch.jit.script."
 )
@@ -64,10 +64,10 @@ def explain(error: BaseException, spec: DynamicSpec, changed: Sequence[str], bef
             operator = next(filter(None, map(_operator, (link, *_chain(before)))), "")
             if link.cond.is_Symbol and not operator:
                 what = "the model needs a Python number, as an index or a count, where the value is known only at run time"
-                return f"{what} ({link.cond}){line}\n{_INDEX_CURE}"
+                return f"{what} ({link.cond}){line}\n{_INDEX_FIX}"
             who = f"{operator} branches" if operator else "the model branches in Python"
-            cure = _KERNEL_CURE if operator else _BRANCH_CURE
-            return f"{who} on a value that is known only at run time ({link.cond}){line}\n{cure}"
+            fix = _KERNEL_FIX if operator else _BRANCH_FIX
+            return f"{who} on a value that is known only at run time ({link.cond}){line}\n{fix}"
     bullets = _BULLET.findall(text) if "onstraints violated" in text or "conflicts between user-specified" in text else []
     env = _shape_env(chain)
     if not bullets or env is None:

@@ -18,7 +18,7 @@ from onnxexp._torch_export.symbol_names import input_symbols
 
 _LARGE = range(4096, 4096 + 257)
 """Sizes among which one meets each equality that holds at infinitely many, such as that of a remainder."""
-_CURE = (
+_FIX = (
     "to fix this, write that line for any size (torch.where, torch.cond), "
     "pass an example that takes the branch of all other sizes, "
     "or leave the axis out of dynamic_shapes / dynamic_axes"
@@ -30,7 +30,7 @@ def frozen_sizes(program: ExportedProgram, spec: DynamicSpec) -> str:
     required = {symbol for symbol, size in input_symbols(program, spec).items() if size.request and size.request.required}
     values = shape_env(program).backed_var_to_val
     found = [text for expr, text in conditions(program, spec).items() if expr.free_symbols & required and _bounds(expr, values)]
-    return f"the model fixes a size that is computed from a dynamic axis: {'; '.join(found)}; {_CURE}" if found else ""
+    return f"the model fixes a size that is computed from a dynamic axis: {'; '.join(found)}; {_FIX}" if found else ""
 
 
 def _bounds(expr: sympy.Expr, values: Mapping[sympy.Symbol, sympy.Integer]) -> bool:

@@ -54,8 +54,8 @@ _LEAST, _LEAST_NUMBER = 2, -40
 Where squeeze and chunk compare a size with 1, the samples include 1."""
 _CONVERSIONS = {"guard_int", "guard_float"}
 """torch's functions that convert a symbolic number to its value in the example."""
-_FIXED_CURE = "Write that line with operators that take any size, or leave the axis out of dynamic_shapes / dynamic_axes."
-_CURE = (
+_NUMBER_FIX = "Write that line with operators that take any size, or leave the axis out of dynamic_shapes / dynamic_axes."
+_FIX = (
     "Other sizes take another branch or have other shapes, which torch.export did not record. Write that line for any size "
     "(torch.where, torch.cond), or limit the sizes in dynamic_shapes (Dim.DYNAMIC(min=..., max=...))."
 )
@@ -137,7 +137,7 @@ def restrictions(program: ExportedProgram, spec: DynamicSpec) -> dict[str, Calla
     for expr in _ends_within_axes(env, program, _merged(env, symbols)):  # a mask for the tokens: refused, without a warning
         found.setdefault(expr, "")
     if told := "; ".join(filter(None, found.values())):
-        warn(f"the exported model is right only where {told}. {_CURE}")
+        warn(f"the exported model is right only where {told}. {_FIX}")
     allowed = (*_ranges(program, symbols), *found)
     return {names.condition(expr): functools.partial(_allows, expr, symbols) for expr in allowed}
 
@@ -186,7 +186,7 @@ def _stored_guards(program: ExportedProgram, env: ShapeEnv) -> list[sympy.Expr]:
 def fixed_numbers(program: ExportedProgram, spec: DynamicSpec) -> str:
     """Return a message on constant numbers that depend on dynamic sizes."""
     found = conditions(program, spec, fixed=True)
-    return f"the model fixes a number that depends on a dynamic size: {'; '.join(found.values())}. {_FIXED_CURE}" if found else ""
+    return f"the model fixes a number that depends on a dynamic size: {'; '.join(found.values())}. {_NUMBER_FIX}" if found else ""
 
 
 def conditions(program: ExportedProgram, spec: DynamicSpec, fixed: bool = False, known: bool = False) -> dict[sympy.Expr, str]:

@@ -1,4 +1,4 @@
-"""The test kit for pack authors, which checks exports against eager PyTorch.
+"""The test kit for authors of plugins, which checks exports against eager PyTorch.
 
     from onnxexp.testing import Case, cases, cases_of, check_table
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnxexp import Builder, SymbolicTable, Tensor
 
-# The pack lowers its own operators only: installing it changes no other model.
+# The plugin lowers its own operators only: installing it changes no other model.
 plugin = SymbolicTable("acme_ops")
 
 

@@ -88,8 +88,8 @@ class Autograd:
         dynamo = context.options.capture in ("auto", "export")  # not under torch.jit.trace
         reason = unavailable(dynamo=dynamo)
         if reason:
-            cure = "install a newer onnxexp-plugin-autograd or an older torch"
-            onnxexp.warn(f"{reason}: autograd Functions are inlined without their symbolics; {cure}")
+            fix = "install a newer onnxexp-plugin-autograd or an older torch"
+            onnxexp.warn(f"{reason}: autograd Functions are inlined without their symbolics; {fix}")
             return contextlib.nullcontext()
         return self._capture(context, dynamo)
 

@@ -139,8 +139,8 @@ def check_versions(found: Mapping[str, Any], on: str) -> None:
         elif changed := differences(own, _comparable(other)):
             problems.append(f"  this command and {name}: {'; '.join(changed)}")
     if problems:
-        cure = f"install {', '.join(_MUST_AGREE)} in one version on all sides"
-        raise OptionError("\n".join([f"--on {on}: versions differ, and nothing was run; to fix this, {cure}", *problems]))
+        fix = f"install {', '.join(_MUST_AGREE)} in one version on all sides"
+        raise OptionError("\n".join([f"--on {on}: versions differ, and nothing was run; to fix this, {fix}", *problems]))
 
 
 def _comparable(versions: Mapping[str, Any]) -> dict[str, str]:

@@ -17,12 +17,12 @@ _LIBRARIES = ("numpy", "onnxscript", "torchao", "torchvision", "transformers")
 
 def installed() -> dict[str, str]:
     """Return the versions by distribution; "" for one of `PACKAGES` that is missing."""
-    packs = {
+    distributions = {
         point.dist.name for group in ("onnxexp.plugins", MODELS) for point in entry_points(group=group) if point.dist is not None
     }
     found = {
         "python": platform.python_version(),
-        **{name: _version(name) for name in (*PACKAGES[1:], *_LIBRARIES, *sorted(packs))},
+        **{name: _version(name) for name in (*PACKAGES[1:], *_LIBRARIES, *sorted(distributions))},
     }
     return {name: number for name, number in found.items() if number or name in PACKAGES}
 

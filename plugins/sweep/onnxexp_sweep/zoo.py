@@ -13,7 +13,7 @@ from onnxexp import OptionError
 from onnxexp.commands import nearest, parse_toml
 
 MODELS = "onnxexp.models"
-"""The group of entry points that packs offer models by."""
+"""The group of entry points that plugins offer models by."""
 
 FRONTENDS = ("auto", "export", "trace", "script")
 VERIFICATIONS = ("example", "random", "repeated", "sizes")
@@ -142,7 +142,7 @@ _TABLE: _Rule = (lambda value: isinstance(value, dict), "a table")
 
 _SWEEP: Mapping[str, _Rule] = {
     "opset": _OPSETS, "frontend": _FRONTENDS, "time": _TIME, "memory": _MEMORY,
-    "packs": (_list_of(lambda each: isinstance(each, str)), "a list of distributions"),
+    "plugins": (_list_of(lambda each: isinstance(each, str)), "a list of distributions"),
     "preload": (_list_of(_is_module), 'a list of modules, such as ["transformers"]'),
 }  # fmt: skip
 _MODEL: Mapping[str, _Rule] = {
@@ -193,7 +193,7 @@ def _wrong(where: str, table: Mapping[str, Any], rules: Mapping[str, _Rule]) -> 
 
 def _zoo(path: Path, table: Mapping[str, Any]) -> Zoo:
     sweep = table.get("sweep", {})
-    offered = {model.name: model for model in _offered(sweep.get("packs", ()), path)}
+    offered = {model.name: model for model in _offered(sweep.get("plugins", ()), path)}
     listed = {name: _model(name, model) for name, model in table.get("models", {}).items()}
     return Zoo(
         path.resolve().parent,
@@ -237,26 +237,26 @@ def _entry_point(target: str) -> str:
     return points.get(target.removeprefix("model:"), target)
 
 
-def _offered(packs: Sequence[str], path: Path) -> Iterator[Model]:
+def _offered(distributions: Sequence[str], path: Path) -> Iterator[Model]:
     """Yield the models that the entry points of some distributions name.
 
     Raises OptionError where a distribution has none.
     """
     points = [(point.dist.name if point.dist is not None else "", point) for point in entry_points(group=MODELS)]
-    for pack in packs:
-        own = [point for distribution, point in points if distribution == pack]
+    for name in distributions:
+        own = [point for distribution, point in points if distribution == name]
         if not own:
             known = sorted({distribution for distribution, _ in points})
             raise OptionError(
-                f"the zoo file {path} lists the pack {pack!r}{nearest(pack, known)}, which has no entry points of the group "
-                f"{MODELS}; to fix this, install the pack, or take one of: {', '.join(known) or 'none'}"
+                f"the zoo file {path} lists the plugin {name!r}{nearest(name, known)}, which has no entry points of the group "
+                f"{MODELS}; to fix this, install the plugin, or take one of: {', '.join(known) or 'none'}"
             )
         yield from (Model(point.name, point.value) for point in own)
 
 
 def _empty(zoo: Zoo) -> Iterator[str]:
     if not zoo.models:
-        yield "it has no models: add a table [models.NAME], or a list of packs to [sweep]"
+        yield "it has no models: add a table [models.NAME], or a list of plugins to [sweep]"
 
 
 def _wrong_targets(zoo: Zoo) -> Iterator[str]:
@@ -267,7 +267,7 @@ def _wrong_targets(zoo: Zoo) -> Iterator[str]:
         if model.target.startswith("model:"):
             known = sorted(f"model:{point.name}" for point in entry_points(group=MODELS))
             listed = f"; installed: {', '.join(known) or 'none'}"
-            yield f"{where}: no pack has a model {model.target!r}{nearest(model.target, known)}{listed}"
+            yield f"{where}: no plugin has a model {model.target!r}{nearest(model.target, known)}{listed}"
         elif model.target.startswith("hf:"):
             if not (folder / model.target.removeprefix("hf:")).exists():
                 yield f"{where}: there is no {folder / model.target.removeprefix('hf:')}"

@@ -9,9 +9,9 @@ from onnxexp import OptionError, warn
 from onnxexp.commands import nearest
 from onnxexp_torch_onnx.enums import OperatorExportTypes
 
-__all__ = ["CURES", "read"]
+__all__ = ["FIXES", "read"]
 
-CURES = {
+FIXES = {
     "aten": "use operator_export_type=OperatorExportTypes.ONNX_ATEN",
     "export_raw_ir": "use operator_export_type=OperatorExportTypes.RAW",
     "example_outputs": "the outputs are computed from the example inputs",
@@ -42,12 +42,12 @@ def read(given: dict[str, Any], others: Iterable[str]) -> dict[str, Any]:
     `others`, the names that `export` has.
     """
     for name, value in given.items():
-        cure = CURES.get(name) or _ABOUT_TORCH.get(name)
-        if cure is None:
-            known = [*others, *CURES, *_ABOUT_TORCH]
+        fix = FIXES.get(name) or _ABOUT_TORCH.get(name)
+        if fix is None:
+            known = [*others, *FIXES, *_ABOUT_TORCH]
             raise OptionError(f"export has no argument {name!r}{nearest(name, known)}")
         if value is not None:
-            warn(f"{name} is deprecated: {cure}", DeprecationWarning)
+            warn(f"{name} is deprecated: {fix}", DeprecationWarning)
     return given
 
 

@@ -18,14 +18,14 @@ class TorchOnnx:
 
     @onnxexp.hookimpl
     def lower_node(self, op: onnxexp.Builder, node: Node) -> None:
-        """Decline with the cure where a symbolic is registered.
+        """Decline with the fix where a symbolic is registered.
 
         The reason appears only if nothing lowers the node: an export that uses the registrations has them as a table.
         """
         name = node.op.partition(".")[0]
         if is_registered(name, op.opset):
-            cure = "onnxexp_torch_onnx.export(...), or onnxexp.export(..., plugins=[onnxexp_torch_onnx.registered(), ...])"
-            op.decline(_LEFT_OUT.format(name, "onnxexp_torch_onnx", cure))
+            fix = "onnxexp_torch_onnx.export(...), or onnxexp.export(..., plugins=[onnxexp_torch_onnx.registered(), ...])"
+            op.decline(_LEFT_OUT.format(name, "onnxexp_torch_onnx", fix))
         if is_registered_with_torch(name, op.opset):
             op.decline(_LEFT_OUT.format(name, "torch.onnx", "onnxexp_torch_onnx.export(..., torch_registrations=True)"))
 

@@ -79,7 +79,7 @@ def export(
         custom_translation_table: onnxscript functions by torch operator, as in torch's newer exporter.
         plugins: As for `onnxexp.export`.
         torch_registrations: Also use the registrations of `torch.onnx.register_custom_op_symbolic`.
-        older: Former arguments of torch.onnx, see `onnxexp_torch_onnx.deprecated_arguments.CURES`.
+        older: Former arguments of torch.onnx, see `onnxexp_torch_onnx.deprecated_arguments.FIXES`.
 
     Returns:
         The program, already written to `f` if that is not None.

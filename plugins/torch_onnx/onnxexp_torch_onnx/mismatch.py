@@ -166,11 +166,11 @@ def find_mismatch(
     """
     mode = training_mode(training)
     symbols = registered()
-    packs = [symbols.symbolics, *(plugins if plugins is not None else [...])]
+    chosen = [symbols.symbolics, *(plugins if plugins is not None else [...])]
     args, kwargs = _split_arguments(input_args)
     asked: dict[str, Any] = {"opset_version": opset_version, "do_constant_folding": do_constant_folding, "training": mode}
     with settings(python_ops=symbols.python_ops):
-        program = onnxexp.export(model, args, kwargs=kwargs, plugins=packs, **asked)
+        program = onnxexp.export(model, args, kwargs=kwargs, plugins=chosen, **asked)
     report = compare_nodes(program, args, kwargs, keep_values=True)
     holder = model if isinstance(model, (torch.nn.Module, torch.export.ExportedProgram)) else None
     info = GraphInfo(

@@ -219,9 +219,9 @@ def _session(path: Path, options: onnxruntime.SessionOptions | None) -> onnxrunt
         return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # ONNX Runtime's errors have no base of their own
         reason = str(error).partition("\n")[0]
-        cure = "export it in float32 or float16 (dtype=)" if "NOT_IMPLEMENTED" in reason else "export it again"
+        fix = "export it in float32 or float16 (dtype=)" if "NOT_IMPLEMENTED" in reason else "export it again"
         version = onnxruntime.__version__
-        raise OnnxExporterError(f"ONNX Runtime {version} does not take {path.name}: {reason}; to fix this, {cure}") from error
+        raise OnnxExporterError(f"ONNX Runtime {version} does not take {path.name}: {reason}; to fix this, {fix}") from error
 
 
 def _prompts(inputs: Any) -> tuple[Tokens, Tokens]:

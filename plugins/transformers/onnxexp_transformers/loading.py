@@ -119,7 +119,7 @@ def _random(config: PreTrainedConfig, task: Task, dtype: torch.dtype | None, wha
 
 @contextlib.contextmanager
 def _explained(what: str) -> Iterator[None]:
-    """Turn errors of a load inside the `with` into OptionErrors with a cure."""
+    """Turn errors of a load inside the `with` into OptionErrors with a fix."""
     try:
         yield
     except OptionError:
@@ -128,9 +128,9 @@ def _explained(what: str) -> Iterator[None]:
         text = str(error).strip()
         reason = text.partition("\n")[0]
         if "trust_remote_code" in text:
-            cure = "read its own code, which runs only with trust_remote_code=True (--trust-remote-code)"
+            fix = "read its own code, which runs only with trust_remote_code=True (--trust-remote-code)"
         elif isinstance(error, pickle.UnpicklingError):
-            cure = "take a checkpoint with safetensors: the pickled weights contain more than tensors, which could run code"
+            fix = "take a checkpoint with safetensors: the pickled weights contain more than tensors, which could run code"
         else:
-            cure = "check its files, or download it again"
-        raise OptionError(f"{what} cannot be loaded: {type(error).__name__}: {reason}; to fix this, {cure}") from error
+            fix = "check its files, or download it again"
+        raise OptionError(f"{what} cannot be loaded: {type(error).__name__}: {reason}; to fix this, {fix}") from error

@@ -20,7 +20,7 @@ _SLICES = ("aten::slice.Tensor", "aten::slice_scatter")
 _SPLITS = ("aten::tensor_split.indices", "aten::hsplit.array", "aten::vsplit.array", "aten::dsplit.array")
 _OTHERS = (3, 4, 7, 12)
 """Sizes of the other axes, tried with a size of 0 or 1."""
-_CURE = (
+_FIX = (
     "torch takes a dynamic size for 2 or more; at 1, this slice has another length. Write that line for any size, or limit the "
     "sizes in dynamic_shapes (Dim.DYNAMIC(min=2))."
 )
@@ -61,7 +61,7 @@ class FindSmallSlices:
                 if small:
                     lines.append(f"{text} ({node.where})")
         if lines:
-            warn(f"the exported model is right only where {'; '.join(lines)}. {_CURE}")
+            warn(f"the exported model is right only where {'; '.join(lines)}. {_FIX}")
         return False
 
 

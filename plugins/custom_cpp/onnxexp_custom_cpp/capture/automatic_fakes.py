@@ -175,5 +175,5 @@ class _Probes:
         return torch.library.get_ctx().new_dynamic_size()
 
     def _note(self, what: str) -> None:
-        cure = f"write one with torch.library.register_fake({self.name!r})"
-        self._unclear[f"{self.name} has no fake kernel; {what}: {cure}"] = None
+        fix = f"write one with torch.library.register_fake({self.name!r})"
+        self._unclear[f"{self.name} has no fake kernel; {what}: {fix}"] = None

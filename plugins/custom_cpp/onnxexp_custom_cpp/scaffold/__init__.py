@@ -1,1 +1,1 @@
-"""The command `onnxexp scaffold-op`: a new pack around one C++ operator."""
+"""The command `onnxexp scaffold-op`: a new plugin around one C++ operator."""

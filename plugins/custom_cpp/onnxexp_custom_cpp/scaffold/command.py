@@ -8,7 +8,7 @@ from pathlib import Path
 from onnxexp import OptionError
 from onnxexp.commands import Output
 
-SUMMARY = "write a pack around a new C++ operator: for torch, for ONNX Runtime, with its symbolic and a test"
+SUMMARY = "write a plugin around a new C++ operator: for torch, for ONNX Runtime, with its symbolic and a test"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, output: Output) -> int:
     """Write the files, and print the next steps."""
-    from onnxexp_custom_cpp.scaffold.pack import create
+    from onnxexp_custom_cpp.scaffold.plugin_files import create
 
     schema, *after = options.schema  # argparse gives a folder that follows the schema to the schema
     folders = [*map(Path, after), *([options.directory] if options.directory else [])]

@@ -1,4 +1,4 @@
-"""Read the operator's schema; the text of each kind of argument in the pack."""
+"""Read the operator's schema; the text of each kind of argument in the plugin."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class OperatorSchema:
 def read(name: str, text: str) -> OperatorSchema:
     """Parse a schema.
 
-    Raises OptionError where the pack has no form of it; the message lists every problem.
+    Raises OptionError where the plugin has no form of it; the message lists every problem.
     """
     try:
         parsed = torch._C.parse_schema(text)
@@ -163,7 +163,7 @@ def read(name: str, text: str) -> OperatorSchema:
         if kind not in KINDS:
             problems.append(f"{each.name} is a {kind}; there are {', '.join(KINDS)}")
         elif keyword.iskeyword(each.name) or each.name in _TAKEN.split():
-            problems.append(f"{each.name} is a word of Python or C++, or of the pack: choose another name")
+            problems.append(f"{each.name} is a word of Python or C++, or of the plugin: choose another name")
         elif each.alias_info is not None:
             problems.append(f"{each.name} is written to, and an ONNX operator has no such inputs")
         else:

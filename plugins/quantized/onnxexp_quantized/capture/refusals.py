@@ -1,4 +1,4 @@
-"""Quantized models that no capture can take, each with the cure."""
+"""Quantized models that no capture can take, each with the fix."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def _print(report: Report, output: Output) -> None:
         ],
     )  # fmt: skip
     output.line()
-    for line in report.cures():
+    for line in report.fixes():
         output.line(line, "yellow")
     output.line(f"times: {report.times()}")
     for line in report.summary():

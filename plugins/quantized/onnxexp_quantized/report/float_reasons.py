@@ -1,4 +1,4 @@
-"""Reasons why ONNX Runtime computes a node in float, each with a cure.
+"""Reasons why ONNX Runtime computes a node in float, each with a fix.
 
 The reasons were found by experiment, with ONNX Runtime 1.31 and 1.32 on x86-64.
 """
@@ -22,7 +22,7 @@ from onnxexp_quantized.report.quantize_pairs import (
     zero_point,
 )
 
-CURES = {
+FIXES = {
     "not-quantized": "quantize this layer before the export, or leave it in float on purpose",
     "no-kernel": "use another operator, or leave this one in float: ONNX Runtime's CPU provider has no integer kernel for it",
     "16-bit": "use 8-bit activations and weights: ONNX Runtime's CPU provider has no 16-bit kernels",
@@ -52,7 +52,7 @@ class Reason:
     """Why a node runs in float.
 
     Attributes:
-        code: A key of `CURES`.
+        code: A key of `FIXES`.
         text: The reason, for people.
         quantized: Whether the model means the node to run with integers.
     """
@@ -62,8 +62,8 @@ class Reason:
     quantized: bool = True
 
     @property
-    def cure(self) -> str:
-        return CURES[self.code]
+    def fix(self) -> str:
+        return FIXES[self.code]
 
 
 def reason(node: ir.Node) -> Reason:

@@ -82,7 +82,7 @@ def _sections(report: Report) -> Iterator[str]:
         ]
         yield _card("Time by operator of the optimized graph", chart(bars))
     if report.fallen_back:
-        yield _card("What to change", _cures(report))
+        yield _card("What to change", _fixes(report))
     yield _card("All layers", _table(report))
 
 
@@ -103,13 +103,13 @@ def _counts(report: Report) -> str:
     return f'<div class="counts">{"".join(parts)}</div>{lines}'
 
 
-def _cures(report: Report) -> str:
+def _fixes(report: Report) -> str:
     found = {layer.code: layer for layer in report.fallen_back}
     items = []
     for code, layer in found.items():
         names = ", ".join(each.name for each in report.fallen_back if each.code == code)
-        cure = f'{html.escape(layer.cure)}<br><span class="soft">{html.escape(names)}</span>'
-        items.append(f"<dt>{html.escape(layer.reason)}</dt><dd>{cure}</dd>")
+        fix = f'{html.escape(layer.fix)}<br><span class="soft">{html.escape(names)}</span>'
+        items.append(f"<dt>{html.escape(layer.reason)}</dt><dd>{fix}</dd>")
     return f"<dl>{''.join(items)}</dl>"
 
 

@@ -40,7 +40,7 @@ class Layer:
         source: The line of the model's code, "" if the file does not have it.
         state: A key of `STATES`.
         ran_as: The operator that ran instead; "" if it is unknown.
-        code, reason, cure: Why it ran in float, and what changes that; else "".
+        code, reason, fix: Why it ran in float, and what changes that; else "".
         seconds: The time of a run; None if it was not measured.
         sqnr: Signal to quantization noise against the float model in dB; None if it was not compared, or is infinite.
         max_error: The largest difference from the float model; None if it was not compared.
@@ -54,7 +54,7 @@ class Layer:
     ran_as: str = ""
     code: str = ""
     reason: str = ""
-    cure: str = ""
+    fix: str = ""
     seconds: float | None = None
     sqnr: float | None = None
     max_error: float | None = None
@@ -95,7 +95,7 @@ def _layer(file: ModelFile, node: ir.Node, optimized: OptimizedGraph) -> Iterato
         else:
             why = reason(node)
             layer.state = FLOAT if why.quantized else NOT_QUANTIZED
-            layer.code, layer.reason, layer.cure = why.code, why.text, why.cure
+            layer.code, layer.reason, layer.fix = why.code, why.text, why.fix
     yield layer
 
 

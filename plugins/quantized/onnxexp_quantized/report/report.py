@@ -63,12 +63,12 @@ class Report:
         shares = [f"{name} {100 * value / self.seconds:.0f} %" for name, value in self.operators.items()][:6]
         return f"{1e3 * self.seconds:.3f} ms, {', '.join(shares)}"
 
-    def cures(self) -> Iterator[str]:
-        """Yield a line for each reason why layers fell back, with its cure."""
+    def fixes(self) -> Iterator[str]:
+        """Yield a line for each reason why layers fell back, with its fix."""
         for code in dict.fromkeys(layer.code for layer in self.fallen_back):
             found = [layer for layer in self.fallen_back if layer.code == code]
             names = ", ".join(layer.name for layer in found[:3]) + (", …" if len(found) > 3 else "")
-            yield f"{names}: {found[0].cure}"
+            yield f"{names}: {found[0].fix}"
 
     def summary(self) -> Iterator[str]:
         """Describe what became of the layers, in a few lines."""

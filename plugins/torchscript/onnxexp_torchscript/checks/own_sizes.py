@@ -16,7 +16,7 @@ from onnxexp.frontends import DynamicSpec, call_preserved
 from onnxexp_torchscript.checks.trace_comparison import differences
 from onnxexp_torchscript.trace.trace import Recording, Trace
 
-_CURE = (
+_FIX = (
     "compute it from x.shape without an index, int(), range() or a branch in Python, script that part with "
     "torch.jit.script, or leave the axis static; or pass an example with 2 or more on every dynamic axis, for a program that is "
     "right there"
@@ -50,7 +50,7 @@ def check_own_sizes(recording: Recording, spec: DynamicSpec, again: Callable[...
     problem = _problem(recording, second, own)
     if problem:
         enlarged = f"dynamic axes are traced at size 2 or more, so the example was changed: {'; '.join(changes)}"
-        raise CaptureError(f"the trace is wrong at the sizes of the example: {problem}; {enlarged}; to fix this, {_CURE}")
+        raise CaptureError(f"the trace is wrong at the sizes of the example: {problem}; {enlarged}; to fix this, {_FIX}")
 
 
 def _problem(recording: Recording, second: Trace, own: Sequence[Any]) -> str:

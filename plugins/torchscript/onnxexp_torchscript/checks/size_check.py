@@ -18,12 +18,12 @@ from onnxexp_torchscript.trace.trace import Recording, Trace
 
 _SHOWN = 10
 """How many differences one error lists."""
-_CURE = (
+_FIX = (
     "to fix this, compute it from x.shape without int(), range() or a branch in Python, "
     "script that part with torch.jit.script, or "
     "leave the axis or the number static; check_sizes=False takes what the example's sizes give"
 )
-_CURE_OF_CONTENTS = (
+_FIX_OF_CONTENTS = (
     "to fix this, keep such a number a tensor, x.sum() for float(x.sum()) or x.sum().item(), and write x.detach() for x.data; or "
     "script that part with torch.jit.script; check_sizes=False takes the example's numbers"
 )
@@ -60,8 +60,8 @@ def _check_other_sizes(
         ties = _ties(recording, spec, axes, again) if found else {}
         if found and not ties:
             contents = _follow_from_contents(found, recording, again)
-            what, cure = ("the contents of a tensor", _CURE_OF_CONTENTS) if contents else (_what(spec), _CURE)
-            raise CaptureError(_text(found, recording.places, other.text, what, cure))
+            what, fix = ("the contents of a tensor", _FIX_OF_CONTENTS) if contents else (_what(spec), _FIX)
+            raise CaptureError(_text(found, recording.places, other.text, what, fix))
         return {pair: _line(found[0], recording.places).strip() for pair in ties.items()}
     if failed and recording.branches:
         raise CaptureError(
@@ -196,12 +196,12 @@ def _what(spec: DynamicSpec) -> str:
     return " or ".join(["a dynamic axis"] * any(spec.axes) + ["a dynamic number"] * bool(spec.scalars))
 
 
-def _text(found: list[Difference], places: Places, sizes: str, what: str, cure: str) -> str:
+def _text(found: list[Difference], places: Places, sizes: str, what: str, fix: str) -> str:
     lines = dict.fromkeys(_line(difference, places) for difference in found)
     shown = list(lines)[:_SHOWN]
     if len(lines) > _SHOWN:
         shown.append(f"  and {len(lines) - _SHOWN} more places")
-    return "\n".join([f"the trace fixes what depends on {what}; a second trace, of {sizes}, differs; {cure}", *shown])
+    return "\n".join([f"the trace fixes what depends on {what}; a second trace, of {sizes}, differs; {fix}", *shown])
 
 
 def _line(difference: Difference, places: Places) -> str:

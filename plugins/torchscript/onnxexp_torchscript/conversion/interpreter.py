@@ -134,9 +134,9 @@ class Interpreter:
         self.node = node
         return self
 
-    def refuse(self, what: str, cure: str) -> CaptureError:
+    def refuse(self, what: str, fix: str) -> CaptureError:
         """Create the error for an unsupported construct."""
-        return CaptureError(f"{what}; to fix this, {cure}" + (f"\n  at {self.where}" if str(self.where) else ""))
+        return CaptureError(f"{what}; to fix this, {fix}" + (f"\n  at {self.where}" if str(self.where) else ""))
 
     def name(self, op: str) -> str:
         """Make a unique name from an operator's: ``add``, ``add_1``, …"""

@@ -22,15 +22,15 @@ Restrictions: TypeAlias = Mapping[str, Callable[[Sequence[Any]], bool]]
 
 _LARGEST = 64
 """The largest size of an axis that is tried to find out whether a computed size can be 1."""
-_CURE = (
+_FIX = (
     "Other sizes have other shapes, which the captured graph lacks: squeeze removes an axis of size 1, and chunk does not split "
     "it. Name the axes that squeeze removes (x.squeeze(-1)), or limit the sizes in dynamic_shapes (Dim.DYNAMIC(min=2))."
 )
-_CURE_OF_BRANCHES = (
+_FIX_OF_BRANCHES = (
     "Other sizes take another branch, which the trace did not record. Write that line for any size (torch.where, torch.cond), "
     "script it with torch.jit.script, or limit the sizes in dynamic_shapes (Dim.DYNAMIC(min=..., max=...))."
 )
-_CURE_OF_TIES = (
+_FIX_OF_TIES = (
     "Other sizes take another branch, which the trace did not record. Script that line with torch.jit.script, or give such axes "
     "one name in dynamic_shapes / dynamic_axes."
 )
@@ -56,7 +56,7 @@ def restrictions(
         expr = sizes.expanded(size)
         found[sizes.names.condition(sympy.Eq(expr, 1))] = functools.partial(_allows, expr, dict(sizes.inputs), True)
     if lines:
-        warn(f"the exported model is right only where {'; '.join(lines)}. {_CURE}")
+        warn(f"the exported model is right only where {'; '.join(lines)}. {_FIX}")
     return found
 
 
@@ -71,7 +71,7 @@ def tied(sizes: TypeInference, ties: Mapping[tuple[sympy.Symbol, sympy.Symbol], 
         sizes.tie(*pair)
     if ties:
         lines = "; ".join(f"{texts[pair]} (elsewhere it differs: {reason})" for pair, reason in ties.items())
-        warn(f"the exported model is right only where {lines}. {_CURE_OF_TIES}")
+        warn(f"the exported model is right only where {lines}. {_FIX_OF_TIES}")
     return {text: functools.partial(_equal, [places[symbol] for symbol in pair]) for pair, text in texts.items()}
 
 
@@ -101,7 +101,7 @@ def branched(sizes: TypeInference, branches: Sequence[Branch], conditions: Seque
             found[text] = functools.partial(_meets, expr, dict(sizes.inputs))
             lines.append(f"{text} ({branch.where})")
     if lines:
-        warn(f"the exported model is right only where {'; '.join(lines)}. {_CURE_OF_BRANCHES}")
+        warn(f"the exported model is right only where {'; '.join(lines)}. {_FIX_OF_BRANCHES}")
     return found
 
 

@@ -18,7 +18,7 @@ from onnxexp import CaptureError
 from onnxexp_torchscript.trace.random_state import RandomState
 from onnxexp_torchscript.trace.trace import run_example
 
-_CURE = (
+_FIX = (
     "write into the tensor itself, not into what type_as, atleast_2d or einsum returned for it; make code under "
     'torch.jit.is_scripting() compute what the other branch does; or use capture="trace"'
 )
@@ -48,7 +48,7 @@ def check_compiled(scripted: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     for number, (one, other) in enumerate(pairs):
         if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) and _differ(one, other):
             which = f"result {number} of the model" if len(pairs) > 1 else "the model's result"
-            raise CaptureError(f"torch.jit.script compiles another program: {which} differs from eager's; to fix this, {_CURE}")
+            raise CaptureError(f"torch.jit.script compiles another program: {which} differs from eager's; to fix this, {_FIX}")
 
 
 def _differ(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -66,8 +66,8 @@ def _scripted(model: torch.nn.Module) -> Any:
         try:
             return torch.jit.script(function if function is not None else model)
         except Exception as error:  # noqa: BLE001 - the compiler's errors have no common base
-            cure = 'write that part in the Python that torch.jit.script reads, or use capture="trace"'
-            raise CaptureError(f"torch.jit.script: {type(error).__name__}: {str(error).strip()}\nTo fix this, {cure}") from None
+            fix = 'write that part in the Python that torch.jit.script reads, or use capture="trace"'
+            raise CaptureError(f"torch.jit.script: {type(error).__name__}: {str(error).strip()}\nTo fix this, {fix}") from None
 
 
 def _own_caches() -> Iterator[tuple[Any, str, Any]]:

@@ -46,11 +46,9 @@ from onnxexp_torchscript.trace.unrecorded_writes import drop_kept_writes, keep_w
 from onnxexp_torchscript.trace.written_parameters import restored_parameters
 
 _ROOT = "model"
-_CURE = 'write that line with operators that torch.jit.trace records, or use capture="script"'
+_FIX = 'write that line with operators that torch.jit.trace records, or use capture="script"'
 _COMPILED = "dynamo-optimized function"
-_COMPILED_CURE = (
-    'use capture="export", which records torch.while_loop and the like, or call the function that torch.compile wraps'
-)
+_COMPILED_FIX = 'use capture="export", which records torch.while_loop and the like, or call the function that torch.compile wraps'
 
 
 Replacements: TypeAlias = Iterable[tuple[Any, str, Any]]
@@ -260,8 +258,8 @@ def _traced(flat: _Flat, parts: _ModelTensors, functions: list[Any], caught: lis
         caught += recorded
     if failure is not None:  # after `except`: the tracer's traceback is no context of an error of the model itself
         run_example(parts.model, *pytree.tree_unflatten(flat.example, flat.in_spec))
-        cure = _COMPILED_CURE if _COMPILED in str(failure) else _CURE
-        raise model_error(failure, "the model fails while it is traced", cure) from failure
+        fix = _COMPILED_FIX if _COMPILED in str(failure) else _FIX
+        raise model_error(failure, "the model fails while it is traced", fix) from failure
     assert flat.returned is not None
     return Trace(graph, module, flat.returned, flat.branches)
 
@@ -273,7 +271,7 @@ def _cloned(leaf: torch.Tensor | TensorList) -> torch.Tensor | list[torch.Tensor
 def run_example(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], *reason: str) -> Any:
     """Run the model on a copy of the example.
 
-    Raises CaptureError where it fails. `reason` describes the failure and its cure where the model is not at fault.
+    Raises CaptureError where it fails. `reason` describes the failure and its fix where the model is not at fault.
     """
     arguments = pytree.tree_map_only((torch.Tensor, TensorList), _cloned, (tuple(args), dict(kwargs)))
     try:

@@ -381,8 +381,8 @@ class TypeInference:
                 at = f"\n  at {where}" if where is not None and str(where) else ""
                 name = spec.axes[index][axis].name
                 label = f"axis {axis} of input {spec.leaves[index].name}{f' ({name})' if name else ''}"
-                cure = "write that line for any size, or leave the axis static"
-                raise CaptureError(f"{label} was asked to be dynamic, but the model fixes it to {expr}; to fix this, {cure}{at}")
+                fix = "write that line for any size, or leave the axis static"
+                raise CaptureError(f"{label} was asked to be dynamic, but the model fixes it to {expr}; to fix this, {fix}{at}")
 
     def prefer_names(self, spec: DynamicSpec) -> None:
         """Give equal axes the first name that the user gave, and a computed size its own."""

@@ -46,5 +46,5 @@ def _fits(config: type[PreTrainedConfig], task: str, model: PreTrainedModel | No
 
 
 def _misfit(what: str, task: Task, fitting: Sequence[str]) -> str:
-    cure = f"it fits {', '.join(fitting)}" if fitting else "it fits no task: export it with onnxexp.export and your own inputs"
-    return f"{what} does not fit the task {task.name}, which needs a class of {' or '.join(task.auto_classes)}; {cure}"
+    fix = f"it fits {', '.join(fitting)}" if fitting else "it fits no task: export it with onnxexp.export and your own inputs"
+    return f"{what} does not fit the task {task.name}, which needs a class of {' or '.join(task.auto_classes)}; {fix}"

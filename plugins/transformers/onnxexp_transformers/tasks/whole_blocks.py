@@ -20,9 +20,9 @@ _SETTINGS = {"attention_window": 0, "block_size": 0, "local_radius": 1}
 
 
 def block_of(model: Any, inputs: Mapping[str, torch.Tensor]) -> int:
-    """Return the length of an encoder's blocks, or 1 where padding is no cure.
+    """Return the length of an encoder's blocks, or 1 where padding is no fix.
 
-    Padding is a cure if the encoder computes the same with it for the tokens that the mask leaves in. `inputs` are those of the
+    Padding is a fix if the encoder computes the same with it for the tokens that the mask leaves in. `inputs` are those of the
     encoder, with a mask.
     """
     names = [name for name in _SETTINGS if setting(model.config, name) is not None]

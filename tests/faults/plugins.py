@@ -1,4 +1,4 @@
-"""Hostile, damaged and slow packs beside exports that do not need them."""
+"""Hostile, damaged and slow plugins beside exports that do not need them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ POINTS = {
 
 
 def _write(kind: str, folder: Path) -> None:
-    """Install the pack of a kind."""
+    """Install the plugin of a kind."""
     folder.mkdir()
     if kind in DAMAGED:
         write_damaged(folder, kind)
@@ -113,7 +113,7 @@ def _run(command: Callable[[], int], folder: Path) -> None:
 
 def _beside(command: str) -> Callable[[Row, Path], None]:
     def cause(row: Row, folder: Path) -> None:
-        """Run a command beside each of the packs; an export must succeed."""
+        """Run a command beside each of the plugins; an export must succeed."""
         _export()  # what it imports need not be imported by each child
         counts: Counter[str] = Counter()
         for number, kind in enumerate((*DAMAGED, *BROKEN, *SOURCES, *POINTS)):
@@ -122,9 +122,9 @@ def _beside(command: str) -> Callable[[Row, Path], None]:
             allowed = ("right",) if COMMANDS[command] is _export else ("right", "clear error")
             row.check(outcome in allowed, f"{kind}: {outcome}")
             counts[outcome.partition(":")[0]] += 1
-        print(f"packs: {command}: {dict(counts)}", file=sys.stderr)
+        print(f"plugins: {command}: {dict(counts)}", file=sys.stderr)
 
     return cause
 
 
-FAULTS = tuple(Fault(f"a hostile pack, {command}", _beside(command)) for command in COMMANDS)
+FAULTS = tuple(Fault(f"a hostile plugin, {command}", _beside(command)) for command in COMMANDS)

@@ -1,4 +1,4 @@
-"""Write a pack around one C++ operator."""
+"""Write a plugin around one C++ operator."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _FILES = {
     "ort_abi.h": "csrc/ort_abi.h",
     "test.py": "tests/test_{name}.py",
 }
-"""The pack's files by their templates."""
+"""The plugin's files by their templates."""
 
 
 def create(
     name: str, schema: str, directory: str | os.PathLike[str], *, namespace: str | None = None, domain: str | None = None
 ) -> list[Path]:
-    """Write the pack: mathematics, both libraries, symbolic, build files, a test.
+    """Write the plugin: mathematics, both libraries, symbolic, build files, a test.
 
     Args:
         name: The operator's name.
@@ -48,8 +48,8 @@ def create(
         The files written.
 
     Raises:
-        OptionError: A name is invalid or taken, the schema cannot be read or has an argument of a kind that the pack has no form
-            of, or a file exists already. Nothing is written.
+        OptionError: A name is invalid or taken, the schema cannot be read or has an argument of an unsupported kind,
+            or a file exists already. Nothing is written.
     """
     package = namespace or f"{name}_ops"
     for what, text in (("NAME", name), ("--namespace", package)):

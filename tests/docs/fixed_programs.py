@@ -1,4 +1,4 @@
-"""Programs that fail, and the same programs with the cure of the message applied."""
+"""Programs that fail, and the same programs with the fix of the message applied."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ X = torch.arange(6.0).reshape(2, 3) + 1
 LINEAR = nn.Linear(3, 3)
 
 
-class Cure(NamedTuple):
-    """A call that fails with a message, and the same call with the message's cure."""
+class Fix(NamedTuple):
+    """A call that fails with a message, and the same call with the message's fix."""
 
     message: str
     fails: Callable[[], Any]
-    cured: Callable[[], Any]
+    fixed: Callable[[], Any]
 
 
 OPTIONS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
@@ -67,13 +67,13 @@ OPTIONS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 """Arguments of an export of `LINEAR` that are refused, and those that the message proposes."""
 
 
-def _cure(message: str, fails: Any, cured: Any) -> Cure:
+def _fix(message: str, fails: Any, fixed: Any) -> Fix:
     """Pair two exports, each given as (model, args) or (model, args, options)."""
 
     def call(model: Any, args: Any, options: dict[str, Any] | None = None) -> Callable[[], Any]:
         return lambda: onnxexp.export(model, args, **(options or {}))
 
-    return Cure(message, call(*fails), call(*cured))
+    return Fix(message, call(*fails), call(*fixed))
 
 
 DYNAMIC = {"dynamic_shapes": ({0: "n"},)}
@@ -171,66 +171,66 @@ def in_fake_mode() -> Any:
 
 TWO = (torch.ones(3, 4), torch.ones(3, 4))
 CAPTURED = [
-    _cure(r"use torch\.stack\(items\)\[i\]", (lambda x, i: [x, x * 2][int(i)], (X, torch.tensor(1)), EXPORT),
+    _fix(r"use torch\.stack\(items\)\[i\]", (lambda x, i: [x, x * 2][int(i)], (X, torch.tensor(1)), EXPORT),
           (lambda x, i: torch.stack([x, x * 2])[i], (X, torch.tensor(1)), EXPORT)),
-    _cure(r"the model needs a Python number, as an index", (lambda x, i: x.unbind(0)[int(i)], (X, torch.tensor(1)), EXPORT),
+    _fix(r"the model needs a Python number, as an index", (lambda x, i: x.unbind(0)[int(i)], (X, torch.tensor(1)), EXPORT),
           (lambda x, i: torch.stack(x.unbind(0))[i], (X, torch.tensor(1)), EXPORT)),
-    _cure(r"missing a required argument: 'y'\. Give one", (Summed(), (X,)), (Summed(), (X, X))),
-    _cure(r"no parameter 'yy' \(did you mean 'y'", (Summed(), (X,), {"kwargs": {"yy": X}}),
+    _fix(r"missing a required argument: 'y'\. Give one", (Summed(), (X,)), (Summed(), (X, X))),
+    _fix(r"no parameter 'yy' \(did you mean 'y'", (Summed(), (X,), {"kwargs": {"yy": X}}),
           (Summed(), (X,), {"kwargs": {"y": X}})),
-    _cure(r"has no parameter 'city'; it takes \(readings", (Weather(), ({"city": X},)), (Weather(), ({"city": X}, {}))),
-    _cure(r"args is a list: give a tuple", (LINEAR, [X]), (LINEAR, (X,))),
-    _cure(r"ReLU is a class: give an instance", (nn.ReLU, (X,)), (nn.ReLU(), (X,))),
-    _cure(r"to fix this, run the model once before", (lazy(False), (X,)), (lazy(True), (X,))),
-    _cure(r"to fix this, give dense tensors", (nn.ReLU(), (X.to_sparse(),)), (nn.ReLU(), (X,))),
-    _cure(r"to fix this, pass example inputs that it accepts", (LINEAR, (torch.ones(2, 4),)), (LINEAR, (X,))),
-    _cure(r"fixes it to 2\n.*\n.*Change that line so that it works at any size", (reshapes, (X,), {**EXPORT, **DYNAMIC}),
+    _fix(r"has no parameter 'city'; it takes \(readings", (Weather(), ({"city": X},)), (Weather(), ({"city": X}, {}))),
+    _fix(r"args is a list: give a tuple", (LINEAR, [X]), (LINEAR, (X,))),
+    _fix(r"ReLU is a class: give an instance", (nn.ReLU, (X,)), (nn.ReLU(), (X,))),
+    _fix(r"to fix this, run the model once before", (lazy(False), (X,)), (lazy(True), (X,))),
+    _fix(r"to fix this, give dense tensors", (nn.ReLU(), (X.to_sparse(),)), (nn.ReLU(), (X,))),
+    _fix(r"to fix this, pass example inputs that it accepts", (LINEAR, (torch.ones(2, 4),)), (LINEAR, (X,))),
+    _fix(r"fixes it to 2\n.*\n.*Change that line so that it works at any size", (reshapes, (X,), {**EXPORT, **DYNAMIC}),
           (lambda x: x.reshape(x.shape) * 2, (X,), {**EXPORT, **DYNAMIC})),
-    _cure(r"or leave the axis out of dynamic_shapes", (reshapes, (X,), DYNAMIC), (reshapes, (X,))),
-    _cure(r"to fix this, write that line for any size, or leave the axis static", (reshapes, (X,), TRACE),
+    _fix(r"or leave the axis out of dynamic_shapes", (reshapes, (X,), DYNAMIC), (reshapes, (X,))),
+    _fix(r"to fix this, write that line for any size, or leave the axis static", (reshapes, (X,), TRACE),
           (lambda x: x.reshape(x.shape) * 2, (X,), TRACE)),
-    _cure(r"a size of the example a constant:\n.*__int__\(\)", (by_number, (X,), TRACE),
+    _fix(r"a size of the example a constant:\n.*__int__\(\)", (by_number, (X,), TRACE),
           (lambda x: x + torch.zeros(x.shape[0], 3), (X,), TRACE)),
-    _cure(r'for a name \("batch"\) or Dim\.DYNAMIC it suffices', (limited, (X,), {**EXPORT, "dynamic_shapes": ({0: Dim("b")},)}),
+    _fix(r'for a name \("batch"\) or Dim\.DYNAMIC it suffices', (limited, (X,), {**EXPORT, "dynamic_shapes": ({0: Dim("b")},)}),
           (limited, (X,), {**EXPORT, **DYNAMIC})),
-    _cure(r"must always be equal",
+    _fix(r"must always be equal",
           (Summed(), TWO, {**EXPORT, "dynamic_shapes": ({0: Dim("a")}, {0: Dim("b")})}),
           (Summed(), TWO, {**EXPORT, "dynamic_shapes": ({0: Dim("a")}, {0: Dim("a")})})),
-    _cure(r"Use torch\.where", (decides, (X,), EXPORT), (lambda x: torch.where(x.sum() > 0, x * 2, x), (X,), EXPORT)),
-    _cure(r"or torch\.cond", (decides, (X,), EXPORT),
+    _fix(r"Use torch\.where", (decides, (X,), EXPORT), (lambda x: torch.where(x.sum() > 0, x * 2, x), (X,), EXPORT)),
+    _fix(r"or torch\.cond", (decides, (X,), EXPORT),
           (lambda x: torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x.clone(), (x,)), (X,), EXPORT)),
-    _cure(r"compile that part with torch\.jit\.script", (Decides(), (X,), EXPORT), (torch.jit.script(Decides()), (X,))),
-    _cure(r"Give it numbers and sizes that do not depend on values",
+    _fix(r"compile that part with torch\.jit\.script", (Decides(), (X,), EXPORT), (torch.jit.script(Decides()), (X,))),
+    _fix(r"Give it numbers and sizes that do not depend on values",
           (lambda x: torch.stack([part.sum() for part in x[x > 0].split(1)]), (X,), EXPORT),
           (lambda x: torch.stack([part.sum() for part in x.split(1)]), (X,), EXPORT)),
-    _cure(r'to fix this, write that line with operators that torch\.jit\.trace records',
+    _fix(r'to fix this, write that line with operators that torch\.jit\.trace records',
           (lambda x: x * {2: 0.5}[x.shape[0]], (X,), {"capture": "trace"}),
           (lambda x: x * x.shape[0], (X,), {"capture": "trace"})),
-    _cure(r'or use capture="trace"', (Lookup(), (X,), {"capture": "script"}), (Lookup(), (X,), {"capture": "trace"})),
-    _cure(r"to fix this, make it one of the model's, or detach", (lambda x: LINEAR(x), (X,), {"capture": "trace"}),
+    _fix(r'or use capture="trace"', (Lookup(), (X,), {"capture": "script"}), (Lookup(), (X,), {"capture": "trace"})),
+    _fix(r"to fix this, make it one of the model's, or detach", (lambda x: LINEAR(x), (X,), {"capture": "trace"}),
           (Owner(), (X,), {"capture": "trace"})),
-    _cure(r"to fix this, clone\(\) one of them before the write", (writes, (X,), {**EXPORT, **DYNAMIC}),
+    _fix(r"to fix this, clone\(\) one of them before the write", (writes, (X,), {**EXPORT, **DYNAMIC}),
           (writes_into_a_clone, (X,), {**EXPORT, **DYNAMIC})),
-    _cure(r"wrap that part in `with torch\.enable_grad", (gradient, (X,), {"capture": "trace"}),
+    _fix(r"wrap that part in `with torch\.enable_grad", (gradient, (X,), {"capture": "trace"}),
           (gradient_enabled, (X,), {"capture": "trace"})),
-    _cure(r"is a set, .*pass or return the tensors themselves", (lambda x: {x + 1}, (X,)), (lambda x: [x + 1], (X,))),
-    Cure(r"without data: weight, bias; to fix this, .*export_params=False", lambda: onnxexp.export(hollow(), (X.to("meta"),)),
+    _fix(r"is a set, .*pass or return the tensors themselves", (lambda x: {x + 1}, (X,)), (lambda x: [x + 1], (X,))),
+    Fix(r"without data: weight, bias; to fix this, .*export_params=False", lambda: onnxexp.export(hollow(), (X.to("meta"),)),
          lambda: onnxexp.export(hollow(), (X.to("meta"),), export_params=False).model),
-    _cure(r"to fix this, pass weights=CHECKPOINT", (hollow(), (X,)), (hollow(), (X,), {"weights": LINEAR.state_dict()})),
-    Cure(r"to fix this, leave that mode first", in_fake_mode, lambda: onnxexp.export(nn.Linear(3, 3), (torch.ones(2, 3),))),
-    Cure(r"has no argument 'opset'", lambda: onnxexp_torch_onnx.export(LINEAR, (X,), opset=17),
+    _fix(r"to fix this, pass weights=CHECKPOINT", (hollow(), (X,)), (hollow(), (X,), {"weights": LINEAR.state_dict()})),
+    Fix(r"to fix this, leave that mode first", in_fake_mode, lambda: onnxexp.export(nn.Linear(3, 3), (torch.ones(2, 3),))),
+    Fix(r"has no argument 'opset'", lambda: onnxexp_torch_onnx.export(LINEAR, (X,), opset=17),
          lambda: onnxexp_torch_onnx.export(LINEAR, (X,), opset_version=17)),
-    Cure(r"onnxexp_torch_onnx\.export takes torch\.onnx's", lambda: onnxexp.export(LINEAR, (X,), dynamo=True),
+    Fix(r"onnxexp_torch_onnx\.export takes torch\.onnx's", lambda: onnxexp.export(LINEAR, (X,), dynamo=True),
          lambda: onnxexp_torch_onnx.export(LINEAR, (X,), dynamo=True)),
 ]  # fmt: skip
 
 
-@torch.library.custom_op("cures::twice", mutates_args=())
+@torch.library.custom_op("fixes::twice", mutates_args=())
 def twice(x: Tensor) -> Tensor:
     return x * 2
 
 
-@torch.library.custom_op("cures::halves", mutates_args=())
+@torch.library.custom_op("fixes::halves", mutates_args=())
 def halves(x: Tensor) -> tuple[Tensor, Tensor]:
     return x[:1].clone(), x[1:].clone()
 
@@ -241,7 +241,7 @@ halves.register_fake(lambda x: (torch.empty_like(x[:1]), torch.empty_like(x[1:])
 
 def table(function: Callable[..., Any], name: str = "twice", *, override: bool = False) -> onnxexp.SymbolicTable:
     """Make a plugin with a symbolic for an operator of this file."""
-    made = onnxexp.SymbolicTable("cures", override=override)
+    made = onnxexp.SymbolicTable("fixes", override=override)
     made(name)(function)
     return made
 
@@ -250,10 +250,10 @@ def doubled(op: Any, x: Any) -> Any:
     return op.Add(x, x)
 
 
-def _twice(message: str, fails: list[Any], cured: list[Any], **options: Any) -> Cure:
+def _twice(message: str, fails: list[Any], fixed: list[Any], **options: Any) -> Fix:
     """Pair two exports of `twice` by their plugins; `options` are those of the second."""
     call: Any = lambda x: twice(x)  # noqa: E731
-    return _cure(message, (call, (X,), {"plugins": fails}), (call, (X,), {"plugins": cured, **options}))
+    return _fix(message, (call, (X,), {"plugins": fails}), (call, (X,), {"plugins": fixed, **options}))
 
 
 class Pack:
@@ -294,28 +294,28 @@ LOWERED = [
     _twice(r"returns torch\.float64 where torch returns torch\.float32",
            [table(lambda op, x: op.cast(op.Add(x, x), torch.float64)), ...], [RIGHT, ...]),
     _twice(r"Choose one with `prefer", [RIGHT, table(lambda op, x: op.Mul(x, 2.0)), ...],
-           [RIGHT, table(lambda op, x: op.Mul(x, 2.0)), ...], prefer={"cures::twice": "inline cures"}),
+           [RIGHT, table(lambda op, x: op.Mul(x, 2.0)), ...], prefer={"fixes::twice": "inline fixes"}),
     _twice(r"set override=True on exactly one", [RIGHT, table(lambda op, x: op.Mul(x, 2.0)), ...],
            [RIGHT, table(lambda op, x: op.Mul(x, 2.0), override=True), ...]),
     _twice(r"switch one of them off", [RIGHT, table(lambda op, x: op.Mul(x, 2.0)), ...], [RIGHT, ...]),
-    _cure(r"2 Tensors were expected",
+    _fix(r"2 Tensors were expected",
           (lambda x: halves(x), (X,), {"plugins": [table(lambda op, x: op.Slice(x, [0], [1], [0]), "halves"), ...]}),
           (lambda x: halves(x), (X,), {"plugins": [HALVES, ...]})),
-    _cure(r"opset_version=11 can express all of it", (torch.unique, (X,), {"opset_version": 10}),
+    _fix(r"opset_version=11 can express all of it", (torch.unique, (X,), {"opset_version": 10}),
           (torch.unique, (X,), {"opset_version": 11})),
-    _cure(r"to fix this, cast one", (LINEAR, (X.long(),)), (lambda x: LINEAR(x.float()), (X.long(),))),
-    _cure(r"the pass .* failed: ValueError", (LINEAR, (X,), {"plugins": [Pack(), ...]}),
+    _fix(r"to fix this, cast one", (LINEAR, (X.long(),)), (lambda x: LINEAR(x.float()), (X.long(),))),
+    _fix(r"the pass .* failed: ValueError", (LINEAR, (X,), {"plugins": [Pack(), ...]}),
           (LINEAR, (X,), {"plugins": [Pack(), ...], "skip_passes": ["fail"]})),
-    _cure(r"did you mean 'post_pass'\?", (LINEAR, (X,), {"plugins": [Misspelt(), ...]}),
+    _fix(r"did you mean 'post_pass'\?", (LINEAR, (X,), {"plugins": [Misspelt(), ...]}),
           (LINEAR, (X,), {"plugins": [Spelt(), ...]})),
-    Cure(r"export again with the other value", called({}, X, 3.0),
+    Fix(r"export again with the other value", called({}, X, 3.0),
          lambda: onnxexp.export(lambda x, factor: x * factor, (X, 3.0))(X, 3.0)),
-    Cure(r"is float32\[2, 3\], the call gives float32\[5, 3\]", called({}, torch.ones(5, 3), 2.0),
+    Fix(r"is float32\[2, 3\], the call gives float32\[5, 3\]", called({}, torch.ones(5, 3), 2.0),
          called({"dynamic_shapes": ({0: "n"}, None)}, torch.ones(5, 3), 2.0)),
-    Cure(r"ONNX Runtime .* does not take this model", called(ATEN, X, 2.0), called({}, X, 2.0)),
+    Fix(r"ONNX Runtime .* does not take this model", called(ATEN, X, 2.0), called({}, X, 2.0)),
 ]  # fmt: skip
 
-CURES = [*CAPTURED, *LOWERED]
+FIXES = [*CAPTURED, *LOWERED]
 
 
 class Kept(nn.Module):
@@ -332,12 +332,12 @@ class Kept(nn.Module):
 
 NOT_ONE = {"dynamic_shapes": ({0: Dim.DYNAMIC(min=2)},)}  # type: ignore[attr-defined] # torch's own
 WARNINGS = [
-    _cure(r"to fix this, make them inputs and outputs", (Kept(), (X,)), (Summed(), (X, X))),
-    _cure(r"Use torch\.where or torch\.cond", (decides, (X,)),
+    _fix(r"to fix this, make them inputs and outputs", (Kept(), (X,)), (Summed(), (X, X))),
+    _fix(r"Use torch\.where or torch\.cond", (decides, (X,)),
           (lambda x: torch.where(x.sum() > 0, x * 2, x), (X,))),
-    _cure(r"limit the sizes in dynamic_shapes \(Dim\.DYNAMIC", (lambda x: x.squeeze() + torch.ones(3), (X,), DYNAMIC),
+    _fix(r"limit the sizes in dynamic_shapes \(Dim\.DYNAMIC", (lambda x: x.squeeze() + torch.ones(3), (X,), DYNAMIC),
           (lambda x: x.squeeze() + torch.ones(3), (X,), NOT_ONE)),
-    _cure(r"Name the axes that squeeze removes", (lambda x: x.squeeze() + torch.ones(3), (X,), TRACE),
+    _fix(r"Name the axes that squeeze removes", (lambda x: x.squeeze() + torch.ones(3), (X,), TRACE),
           (lambda x: x.squeeze(-1) + torch.ones(3), (X,), TRACE)),
 ]  # fmt: skip
 """Programs that succeed with a warning, and those without it."""
