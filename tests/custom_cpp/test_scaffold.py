@@ -93,7 +93,7 @@ def test_the_python_files_are_python(schema: str, tmp_path: Path) -> None:
     ("gate", "gate(Tensor[] a, Tensor b) -> Tensor", r"a list of tensors must be its last tensor argument"),
     ("gate", "gate(Tensor a) -> int", r"it must return one or several Tensors"),
     ("gate", "gate(Tensor(a!) a) -> Tensor", r"a is written to"),
-    ("gate", "gate(Tensor given) -> Tensor", r"given is a word of Python or C\+\+, or of the pack"),
+    ("gate", "gate(Tensor given) -> Tensor", r"given is a word of Python or C\+\+, or of the plugin"),
     ("a-gate", "gate(Tensor a) -> Tensor", r"NAME is 'a-gate'; it is an identifier"),
 ])  # fmt: skip
 def test_what_cannot_be_written(name: str, schema: str, message: str, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ _RESERVED = {
 
 
 def create(name: str, directory: str | os.PathLike[str]) -> list[Path]:
-    """Write a plugin with operator, symbolics, tests, metadata, README, licence and CI.
+    """Write a plugin: operator, symbolics, tests, metadata, README, licence and CI.
 
     Args:
         name: The distribution's and the plugin's name (``my-plugin``); the package and the namespace of its operators are

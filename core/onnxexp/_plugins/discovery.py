@@ -178,7 +178,7 @@ def effective(found: Sequence[PluginStatus]) -> list[PluginStatus]:
 
 
 def plugins_for(ops: Iterable[str], off: Iterable[PluginStatus]) -> list[str]:
-    """List the plugins that may serve torch operators, installed but off or to install.
+    """List the plugins for torch operators, installed but off or to install.
 
     A name without an operator, as ``quantized::``, stands for its namespace.
     """
