@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 import onnxexp
+from onnxexp._builder.export_builder import ExportBuilder
 from onnxexp._lowering.lowering import Lowering
 from onnxexp._plugins.loading import Plugins, load
 from onnxexp._request.config import load as configured
@@ -62,7 +63,7 @@ def _lower(plugins: Plugins) -> float:
         graph.nodes.append(Node("aten::sin", [value], [result]))
         value = result
     graph.outputs = [value]
-    builder = onnxexp.Builder.for_export(onnxexp.ExportContext(onnxexp.Options(opset=20)))
+    builder = ExportBuilder(onnxexp.ExportContext(onnxexp.Options(opset=20)))
     lowering = Lowering(builder, plugins, lambda node: None)
     lowering.bind(graph.inputs[0], builder.input("x", type_))
     gc.collect()  # else some samples include a full collection, which takes as long as the lowering

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import onnx_ir as ir
@@ -18,7 +18,7 @@ import torch
 from onnxexp._builder import attributes as attrs
 from onnxexp._builder import constant_folding, inference, op_call, operands
 from onnxexp._builder.dtypes import type_string
-from onnxexp._builder.graph_state import GraphState, Provenance
+from onnxexp._builder.graph_state import GraphState
 from onnxexp._builder.onnx_schemas import history, operator
 from onnxexp._builder.onnxscript_functions import onnxscript_functions
 from onnxexp._builder.producer import Producer, find_producer
@@ -72,12 +72,6 @@ class Builder(ControlFlow):
         self._resolve: Callable[[Any], Any] = lambda arg: arg
         self._lower: Callable[[str, Sequence[Any], int | None], Sequence[Any]] | None = None
 
-    @classmethod
-    def for_export(cls, context: ExportContext) -> Builder:
-        """Create the builder of one export, with its options."""
-        options = context.options
-        return cls(options.opset, custom_opsets=options.custom_opsets, fold=options.fold, target=options.target, context=context)
-
     # The export and the captured graph
 
     @property
@@ -100,43 +94,7 @@ class Builder(ControlFlow):
     @property
     def args(self) -> list[Any]:
         """The arguments of the node being lowered: Tensors and Python constants."""
-        return list(self.resolve(self.node.args))
-
-    def resolve(self, arg: Any) -> Any:
-        """Return the Tensors and Python constants of a captured node's argument."""
-        return self._resolve(arg)
-
-    @contextlib.contextmanager
-    def at(self, node: Node, *, nested: bool = False) -> Iterator[None]:
-        """Lower a captured node inside the `with`.
-
-        The ONNX nodes made inside carry its name and source line. A `nested` node is part of the node that is being lowered: the
-        ONNX nodes keep the name and source line of the outer node.
-        """
-        before = self._node, self._state.provenance
-        self._node = node
-        if not nested:
-            self._state.provenance = Provenance.of(node)
-        try:
-            yield
-        finally:
-            self._node, self._state.provenance = before
-
-    def connect(self, resolve: Callable[[Any], Any], lower: Callable[[str, Sequence[Any], int | None], Sequence[Any]]) -> None:
-        """Connect the builder to the lowering of a captured graph.
-
-        Args:
-            resolve: Maps a captured argument to Tensors and Python constants.
-            lower: Lowers a call of a torch operator, see `torch_op`.
-        """
-        self._resolve, self._lower = resolve, lower
-
-    def close(self) -> None:
-        """Release everything once the model is finished.
-
-        Tensors and builder refer to each other. Without this call, weights stay in memory until Python's garbage collector runs.
-        """
-        self.__dict__.clear()
+        return list(self._resolve(self.node.args))
 
     # The ONNX graph so far
 

@@ -13,7 +13,7 @@ import onnx_ir as ir
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from onnxexp._builder.builder import Builder
+from onnxexp._builder.export_builder import ExportBuilder
 from onnxexp._capture.captured_program import CapturedProgram
 from onnxexp._decompose.node_decomposer import Decomposer
 from onnxexp._lowering.assemble import assemble
@@ -56,7 +56,7 @@ class Build:
         """
         graph = self.captured.graph
         decompose = self.captured.decompose or Decomposer(FakeTensorMode, {}, int)
-        lowering = Lowering(Builder.for_export(self.context), self.loaded, decompose, self.export_type, LOWERINGS)
+        lowering = Lowering(ExportBuilder(self.context), self.loaded, decompose, self.export_type, LOWERINGS)
         weights = bind_inputs(lowering, self.captured, self.io, self.call.spec, self.export_params, self.as_inputs)
         try:
             return lowering, weights, lowering.run(graph)

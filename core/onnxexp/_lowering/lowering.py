@@ -7,7 +7,8 @@ from typing import Any, TypeAlias
 
 import torch
 
-from onnxexp._builder.builder import Builder, Declined, state_of
+from onnxexp._builder.builder import Declined, state_of
+from onnxexp._builder.export_builder import ExportBuilder
 from onnxexp._builder.tensor import Tensor
 from onnxexp._errors import LoweringError, OpsetError, PluginConflict
 from onnxexp._functionalize.aliasing import values_used
@@ -46,7 +47,7 @@ class Lowering:
 
     def __init__(
         self,
-        builder: Builder,
+        builder: ExportBuilder,
         plugins: Plugins,
         decompose: Decompose,
         export_type: OperatorExportTypes = OperatorExportTypes.ONNX,

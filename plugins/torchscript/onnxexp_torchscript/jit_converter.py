@@ -31,7 +31,7 @@ from onnxexp_torchscript.types.type_inference import TypeInference
 _ONE_LEAF = object()
 """Stands for a list of unknown length in the example's result."""
 
-TABLES = Tables(HANDLERS, PYTHON, OF_TEXT, REWRITTEN, kept_pieces, constants.thing, with_optionals)
+TABLES = Tables(HANDLERS, PYTHON, OF_TEXT, REWRITTEN, kept_pieces, constants.as_ivalue, with_optionals)
 """The interpreter's handlers."""
 
 
@@ -90,10 +90,10 @@ def _converted(recording: Recording, spec: DynamicSpec, optional: bool, compare:
     for index, leaf in enumerate(recording.example):
         listed = isinstance(leaf, TensorList)
         graph.inputs.append(containers.list_input(leaf, index, spec) if listed else sizes.input(index, leaf, spec))
-    things = _arguments(interpreter, recording, spec, containers)
+    ivalues = _arguments(interpreter, recording, spec, containers)
     block = recording.graph.block()
-    for value, thing in zip(block.inputs(), things, strict=True):
-        interpreter.env[value.unique()] = thing
+    for value, ivalue in zip(block.inputs(), ivalues, strict=True):
+        interpreter.env[value.unique()] = ivalue
     results = interpreter.block(block)
     count = len(recording.branches)
     conditions, results = results[:count], results[count:]

@@ -20,7 +20,7 @@ def constant(interpreter: Interpreter, node: Any) -> list[Any]:
     if value.unique() in interpreter.env:
         return [interpreter.env[value.unique()]]
     held = value.toIValue()
-    return [_literal(interpreter, value, held) if isinstance(held, torch.Tensor) else thing(interpreter, held, "")]
+    return [_literal(interpreter, value, held) if isinstance(held, torch.Tensor) else as_ivalue(interpreter, held, "")]
 
 
 def _literal(interpreter: Interpreter, value: Any, tensor: torch.Tensor) -> Any:
@@ -34,16 +34,16 @@ def _only_fills(value: Any) -> bool:
     return all(use.user.kind() == "aten::fill_" for use in value.uses())
 
 
-def thing(interpreter: Interpreter, held: Any, path: str) -> Any:
-    """Convert a TorchScript object to the interpreter's representation."""
+def as_ivalue(interpreter: Interpreter, held: Any, path: str) -> Any:
+    """Convert an IValue of TorchScript to the value that the interpreter uses."""
     if isinstance(held, torch.Tensor):
         return interpreter.constant(held, path)
     if isinstance(held, list):
-        return interpreter.items(thing(interpreter, element, f"{path}.{index}") for index, element in enumerate(held))
+        return interpreter.items(as_ivalue(interpreter, element, f"{path}.{index}") for index, element in enumerate(held))
     if isinstance(held, tuple):
-        return tuple(thing(interpreter, element, f"{path}.{index}") for index, element in enumerate(held))
+        return tuple(as_ivalue(interpreter, element, f"{path}.{index}") for index, element in enumerate(held))
     if isinstance(held, dict):
-        return {key: thing(interpreter, element, f"{path}.{key}") for key, element in held.items()}
+        return {key: as_ivalue(interpreter, element, f"{path}.{key}") for key, element in held.items()}
     if isinstance(held, (torch._C.ScriptModule, torch._C.ScriptObject, torch.jit.ScriptModule)):
         object = held._c if isinstance(held, torch.jit.ScriptModule) else held
         return interpreter.module(Module(object, path))

@@ -130,7 +130,7 @@ class Journal:
             if id(container) not in entry:
                 entry[id(container)] = container, container.copy()
 
-    def born(self, container: Any) -> None:
+    def created(self, container: Any) -> None:
         """Record a new list or dict."""
         for entry in self._open:
             entry[id(container)] = container, None
@@ -167,44 +167,44 @@ def restore(container: Any, held: Any) -> None:
         container.update(held)
 
 
-def flatten(thing: Any) -> tuple[list[Any], Any]:
+def flatten(ivalue: Any) -> tuple[list[Any], Any]:
     """Flatten nested objects to leaves and a comparable structure."""
-    if isinstance(thing, Items) and thing.sequence is None:
-        parts = [flatten(element) for element in thing]
+    if isinstance(ivalue, Items) and ivalue.sequence is None:
+        parts = [flatten(element) for element in ivalue]
         return _together(parts), ("list", tuple(structure for _, structure in parts))
-    if isinstance(thing, tuple):
-        parts = [flatten(element) for element in thing]
+    if isinstance(ivalue, tuple):
+        parts = [flatten(element) for element in ivalue]
         return _together(parts), ("tuple", tuple(structure for _, structure in parts))
-    if isinstance(thing, dict):
-        parts = [flatten(element) for element in thing.values()]
-        return _together(parts), ("dict", tuple(thing), tuple(structure for _, structure in parts))
-    if isinstance(thing, Maybe):
-        leaves, structure = flatten(thing.value)
-        return [thing.absent, *leaves], ("maybe", structure)
-    return [thing], ("none",) if thing is None else ("leaf",)
+    if isinstance(ivalue, dict):
+        parts = [flatten(element) for element in ivalue.values()]
+        return _together(parts), ("dict", tuple(ivalue), tuple(structure for _, structure in parts))
+    if isinstance(ivalue, Maybe):
+        leaves, structure = flatten(ivalue.value)
+        return [ivalue.absent, *leaves], ("maybe", structure)
+    return [ivalue], ("none",) if ivalue is None else ("leaf",)
 
 
 def _together(parts: list[tuple[list[Any], Any]]) -> list[Any]:
     return [leaf for leaves, _ in parts for leaf in leaves]
 
 
-def build(structure: Any, leaves: Iterator[Any], born: Callable[[Any], None] = lambda container: None) -> Any:
+def build(structure: Any, leaves: Iterator[Any], created: Callable[[Any], None] = lambda container: None) -> Any:
     """Rebuild nested objects from leaves and structure.
 
-    `born` is called with each new list and dict.
+    `created` is called with each new list and dict.
     """
     kind = structure[0]
     if kind == "list":
-        made = Items(build(part, leaves, born) for part in structure[1])
-        born(made)
+        made = Items(build(part, leaves, created) for part in structure[1])
+        created(made)
         return made
     if kind == "tuple":
-        return tuple(build(part, leaves, born) for part in structure[1])
+        return tuple(build(part, leaves, created) for part in structure[1])
     if kind == "dict":
-        entries = {key: build(part, leaves, born) for key, part in zip(structure[1], structure[2], strict=True)}
-        born(entries)
+        entries = {key: build(part, leaves, created) for key, part in zip(structure[1], structure[2], strict=True)}
+        created(entries)
         return entries
     if kind == "maybe":
         absent = next(leaves)
-        return Maybe(absent, build(structure[1], leaves, born))
+        return Maybe(absent, build(structure[1], leaves, created))
     return next(leaves)

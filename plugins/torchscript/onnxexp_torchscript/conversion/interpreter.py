@@ -158,11 +158,11 @@ class Interpreter:
             self._sizes_asked = {key: value for key, value in self._sizes_asked.items() if value in kept}
 
     def items(
-        self, things: Iterable[Any] = (), sequence: Value | None = None, element: Any = None, axis: int | None = None
+        self, ivalues: Iterable[Any] = (), sequence: Value | None = None, element: Any = None, axis: int | None = None
     ) -> Items:
         """Create a list."""
-        made = Items(things, sequence, element, axis)
-        self.journal.born(made)
+        made = Items(ivalues, sequence, element, axis)
+        self.journal.created(made)
         return made
 
     def truth(self, condition: Any) -> bool | None:

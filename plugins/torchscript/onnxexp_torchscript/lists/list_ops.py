@@ -27,11 +27,11 @@ def _changes(function: Callable[..., Any]) -> Callable[..., Any]:
     return python
 
 
-def _append(interpreter: Interpreter, items: Items, thing: Any) -> Items:
+def _append(interpreter: Interpreter, items: Items, ivalue: Any) -> Items:
     if items.sequence is not None:
-        unknown_length_lists.insert(interpreter, items, thing)
+        unknown_length_lists.insert(interpreter, items, ivalue)
     else:
-        items.append(thing)
+        items.append(ivalue)
     return items
 
 
@@ -39,8 +39,8 @@ def _extend(interpreter: Interpreter, items: Items, more: Items) -> Items:
     if items.sequence is None and more.sequence is None:
         items.extend(more)
     elif more.sequence is None:
-        for thing in more:
-            unknown_length_lists.insert(interpreter, items, thing)
+        for ivalue in more:
+            unknown_length_lists.insert(interpreter, items, ivalue)
     elif items.sequence is None and not items:
         items.become(more)
     else:
@@ -48,13 +48,13 @@ def _extend(interpreter: Interpreter, items: Items, more: Items) -> Items:
     return items
 
 
-def _insert(interpreter: Interpreter, items: Items, index: Any, thing: Any) -> None:
+def _insert(interpreter: Interpreter, items: Items, index: Any, ivalue: Any) -> None:
     if isinstance(index, Value):
         unknown_length_lists.promote(interpreter, items)
     if items.sequence is not None:
-        unknown_length_lists.insert(interpreter, items, thing, index)
+        unknown_length_lists.insert(interpreter, items, ivalue, index)
     else:
-        items.insert(unwrap(index), thing)
+        items.insert(unwrap(index), ivalue)
 
 
 def _pop(interpreter: Interpreter, items: Any, index: Any = -1, default: Any = None) -> Any:
@@ -63,9 +63,9 @@ def _pop(interpreter: Interpreter, items: Any, index: Any = -1, default: Any = N
     if isinstance(index, Value):
         unknown_length_lists.promote(interpreter, items)
     if items.sequence is not None:
-        thing = unknown_length_lists.get(interpreter, items, index)
+        ivalue = unknown_length_lists.get(interpreter, items, index)
         unknown_length_lists.remove(interpreter, items, index)
-        return thing
+        return ivalue
     return items.pop(unwrap(index))
 
 
@@ -84,24 +84,24 @@ def _delete(interpreter: Interpreter, container: Any, key: Any) -> None:
         del container[unwrap(key)]
 
 
-def _set_item(interpreter: Interpreter, container: Any, key: Any, thing: Any) -> Any:
+def _set_item(interpreter: Interpreter, container: Any, key: Any, ivalue: Any) -> Any:
     if isinstance(container, dict):
-        container[_key(interpreter, key)] = thing
+        container[_key(interpreter, key)] = ivalue
         return container
     if isinstance(key, Value):
         unknown_length_lists.promote(interpreter, container)
     if container.sequence is None:
-        container[unwrap(key)] = thing
+        container[unwrap(key)] = ivalue
         return container
     index = unwrap(key)
     if isinstance(index, Value) or index >= 0:
         unknown_length_lists.remove(interpreter, container, index)
-        unknown_length_lists.insert(interpreter, container, thing, index)
+        unknown_length_lists.insert(interpreter, container, ivalue, index)
     else:
         length = unknown_length_lists.length(interpreter, container)
         index = interpreter.number("aten::add", operator.add, [length, index])
         unknown_length_lists.remove(interpreter, container, index)
-        unknown_length_lists.insert(interpreter, container, thing, index)
+        unknown_length_lists.insert(interpreter, container, ivalue, index)
     return container
 
 
@@ -140,14 +140,14 @@ def _get_item(interpreter: Interpreter, container: Any, key: Any) -> Any:
 
 def _chosen(interpreter: Interpreter, items: Any, index: Value) -> Any:
     """Select an element of a list of known length, at a run-time index."""
-    things = [unknown_length_lists.as_tensor(interpreter, item) for item in items]
-    types = [thing.type if isinstance(thing, Value) else None for thing in things]
+    ivalues = [unknown_length_lists.as_tensor(interpreter, item) for item in items]
+    types = [ivalue.type if isinstance(ivalue, Value) else None for ivalue in ivalues]
     if all(is_number(item) for item in items):
         made = interpreter.operators("aten::tensor")(interpreter, interpreter.items(items))
         return interpreter.emit("aten::item", [interpreter.emit("aten::select.int", [made, 0, index])])
     first = types[0]
     if isinstance(first, TensorType) and first.sizes is not None and all(type_ == first for type_ in types):
-        return interpreter.emit("aten::select.int", [interpreter.emit("aten::stack", [things, 0]), 0, index])
+        return interpreter.emit("aten::select.int", [interpreter.emit("aten::stack", [ivalues, 0]), 0, index])
     held = Items(items)
     unknown_length_lists.promote(interpreter, held)
     return unknown_length_lists.get(interpreter, held, index)
@@ -179,7 +179,7 @@ def _add(interpreter: Interpreter, one: Any, other: Any, *rest: Any) -> Any:
     if not isinstance(one, Items) or not isinstance(other, Items):
         return NotImplemented
     made = one.copy()
-    interpreter.journal.born(made)
+    interpreter.journal.created(made)
     return _extend(interpreter, made, other)
 
 
@@ -230,14 +230,14 @@ def _both(interpreter: Interpreter, one: Any, other: Any) -> Any:
     return interpreter.number("aten::__and__", operator.and_, [one, other])
 
 
-def _contains(interpreter: Interpreter, container: Any, thing: Any) -> Any:
+def _contains(interpreter: Interpreter, container: Any, ivalue: Any) -> Any:
     if isinstance(container, dict):
-        return _key(interpreter, thing) in container
+        return _key(interpreter, ivalue) in container
     if isinstance(container, Items) and container.sequence is not None:
         raise interpreter.refuse("a list of unknown length is searched", "compare with a tensor")
     result: Any = False
     for item in container:
-        same = interpreter.number("aten::eq", operator.eq, [unwrap(item), unwrap(thing)]) if is_number(item) else item == thing
+        same = interpreter.number("aten::eq", operator.eq, [unwrap(item), unwrap(ivalue)]) if is_number(item) else item == ivalue
         if same is True:
             return True
         if same is not False:
@@ -291,7 +291,7 @@ def _copied(interpreter: Interpreter, items: Any, *of_a_tensor: Any) -> Any:
     if not isinstance(items, Items):
         return NotImplemented
     made = items.copy()
-    interpreter.journal.born(made)
+    interpreter.journal.created(made)
     return made
 
 
@@ -341,8 +341,8 @@ def _update(interpreter: Interpreter, mapping: dict[Any, Any], more: dict[Any, A
     mapping.update(more)
 
 
-def _text(interpreter: Interpreter, thing: Any) -> str:
-    return _text_of([thing], str(unwrap(thing)))
+def _text(interpreter: Interpreter, ivalue: Any) -> str:
+    return _text_of([ivalue], str(unwrap(ivalue)))
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {

@@ -30,11 +30,11 @@ def extended_lists(block: Any, carried: Sequence[Any]) -> dict[int, Items]:
     found = {}
     _, *given = block.inputs()
     _, *after = block.outputs()
-    for index, (value, result, thing) in enumerate(zip(given, after, carried, strict=True)):
+    for index, (value, result, ivalue) in enumerate(zip(given, after, carried, strict=True)):
         while result.node().kind() == "aten::add_":
             result = result.node().inputsAt(0)
-        if isinstance(thing, Items) and result.unique() == value.unique():
-            found[index] = thing
+        if isinstance(ivalue, Items) and result.unique() == value.unique():
+            found[index] = ivalue
     return found
 
 
@@ -75,9 +75,9 @@ class Collected:
         """
         if self.container.collecting is None or not self.container:
             raise self._refuse("uses it in other ways as well")
-        self._appended = [self._tensor(thing) for thing in self.container]
+        self._appended = [self._tensor(ivalue) for ivalue in self.container]
         start = [self.start.element] if self.start.sequence is not None else [fake_of(self._interpreter, it) for it in self.start]
-        fakes = [fake_of(self._interpreter, thing) for thing in self.container]
+        fakes = [fake_of(self._interpreter, ivalue) for ivalue in self.container]
         self._element = fakes[0]
         if not all(_same(self._element, other) for other in (*fakes, *start)):
             raise self._refuse("its elements have several types")
@@ -119,13 +119,13 @@ class Collected:
             return self.start.sequence
         return self._interpreter.emit("aten::stack", [[self._tensor(it) for it in self.start], 0]) if self.start else None
 
-    def _tensor(self, thing: Any) -> Any:
-        if isinstance(thing, Number):
-            return as_tensor(self._interpreter, thing)
-        if isinstance(thing, Value) and not isinstance(thing.type, ScalarType):
-            return thing
-        kind = thing.type.kind if isinstance(thing, Value) and isinstance(thing.type, ScalarType) else type(unwrap(thing))
-        return self._interpreter.emit("aten::scalar_tensor", [thing, dtype_of_number(kind()), None, None, None])
+    def _tensor(self, ivalue: Any) -> Any:
+        if isinstance(ivalue, Number):
+            return as_tensor(self._interpreter, ivalue)
+        if isinstance(ivalue, Value) and not isinstance(ivalue.type, ScalarType):
+            return ivalue
+        kind = ivalue.type.kind if isinstance(ivalue, Value) and isinstance(ivalue.type, ScalarType) else type(unwrap(ivalue))
+        return self._interpreter.emit("aten::scalar_tensor", [ivalue, dtype_of_number(kind()), None, None, None])
 
     def _dtype(self) -> torch.dtype:
         if isinstance(self._element, AbstractTensor):

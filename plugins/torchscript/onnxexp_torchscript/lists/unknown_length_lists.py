@@ -16,23 +16,23 @@ from onnxexp_torchscript.conversion.python_numbers import Number, is_number, unw
 from onnxexp_torchscript.types.abstract_tensor import UNKNOWN, AbstractTensor
 
 
-def as_tensor(interpreter: Interpreter, thing: Any) -> Any:
+def as_tensor(interpreter: Interpreter, ivalue: Any) -> Any:
     """Convert a number or tensor to a value; return anything else as it is."""
-    if isinstance(thing, Number):
-        return python_numbers.as_tensor(interpreter, thing)
-    return thing
+    if isinstance(ivalue, Number):
+        return python_numbers.as_tensor(interpreter, ivalue)
+    return ivalue
 
 
-def fake_of(interpreter: Interpreter, thing: Any) -> Any:
+def fake_of(interpreter: Interpreter, ivalue: Any) -> Any:
     """Return the fake of an element."""
-    thing = unwrap(thing)
-    if isinstance(thing, Value):
-        fake, type_ = interpreter.sizes.of(thing), thing.type
+    ivalue = unwrap(ivalue)
+    if isinstance(ivalue, Value):
+        fake, type_ = interpreter.sizes.of(ivalue), ivalue.type
         return TensorType(type_.dtype, None) if fake is UNKNOWN and isinstance(type_, TensorType) and type_.dtype else fake
-    if isinstance(thing, (bool, int, float)):
-        return interpreter.sizes.unbacked.any_number(type(thing))
+    if isinstance(ivalue, (bool, int, float)):
+        return interpreter.sizes.unbacked.any_number(type(ivalue))
     raise interpreter.refuse(
-        f"a list of unknown length contains a {'list' if isinstance(thing, Items) else type(thing).__name__.lower()}",
+        f"a list of unknown length contains a {'list' if isinstance(ivalue, Items) else type(ivalue).__name__.lower()}",
         "keep tensors or numbers in it, or make its length fixed",
     )
 
@@ -109,15 +109,15 @@ def promote(interpreter: Interpreter, items: Items) -> None:
         items.become(Items((), as_sequence(interpreter, items, element), element))
 
 
-def insert(interpreter: Interpreter, items: Items, thing: Any, position: Any = None) -> None:
+def insert(interpreter: Interpreter, items: Items, ivalue: Any, position: Any = None) -> None:
     """Insert an element into a sequence, by default at the end."""
     if items.collecting is interpreter.graph and position is None:
-        items.append(thing)
+        items.append(ivalue)
         return
     promote(interpreter, items)
-    element = joined_element(interpreter, items.element, fake_of(interpreter, thing))
+    element = joined_element(interpreter, items.element, fake_of(interpreter, ivalue))
     assert items.sequence is not None
-    value = _make(interpreter, "prim::SequenceInsert", [items.sequence, unwrap(thing), unwrap(position)])
+    value = _make(interpreter, "prim::SequenceInsert", [items.sequence, unwrap(ivalue), unwrap(position)])
     items.become(Items((), value, element))
 
 
@@ -272,9 +272,9 @@ def _pieces(interpreter: Interpreter, name: str, args: list[Any], *, keepdims: b
     return interpreter.items((), output, element)
 
 
-def is_element(thing: Any) -> bool:
+def is_element(ivalue: Any) -> bool:
     """Return whether an object can be an element of a sequence."""
-    return isinstance(thing, Value) or is_number(thing)
+    return isinstance(ivalue, Value) or is_number(ivalue)
 
 
 def split_at(interpreter: Interpreter, tensor: Any, places: Any, dim: int = 0) -> Any:

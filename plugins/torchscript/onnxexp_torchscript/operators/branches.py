@@ -174,14 +174,14 @@ class _Join:
             self.flags[one, other] = self.of(one, other)
         return self.flags[one, other]
 
-    def _narrowed(self, thing: Any, taken: bool) -> Any:
+    def _narrowed(self, ivalue: Any, taken: bool) -> Any:
         """Return an optional value as it is on one way, where the condition tests it."""
-        if not isinstance(thing, Maybe) or not isinstance(thing.absent, Value):
-            return thing
+        if not isinstance(ivalue, Maybe) or not isinstance(ivalue.absent, Value):
+            return ivalue
         of, presence = self.interpreter.sizes.of, self.interpreter.presence
         with presence.assuming(of(self.condition), taken):
-            absent = presence.truth(of(thing.absent))
-        return thing if absent is None else None if absent else thing.value
+            absent = presence.truth(of(ivalue.absent))
+        return ivalue if absent is None else None if absent else ivalue.value
 
     def _half(self, one: Any, other: Any) -> Any:
         """Merge a variable that one branch leaves unassigned."""
@@ -237,7 +237,7 @@ class _Join:
         ]
         if not all(isinstance(side, Value) for side in sides):
             raise self.interpreter.refuse(
-                f"a variable is {_say(one)} after one branch and {_say(other)} after the other",
+                f"a variable is {_description(one)} after one branch and {_description(other)} after the other",
                 "give both branches the same kind",
             )
         output = self.interpreter.value("prim::If", joined(self.interpreter, sides[0], sides[1], "the branches of an if"))
@@ -250,12 +250,12 @@ class _Join:
         self.outputs.append(output)
 
 
-def _is_plain(thing: Any) -> bool:
-    return isinstance(thing, (bool, int, float, str, torch.dtype, torch.device))
+def _is_plain(ivalue: Any) -> bool:
+    return isinstance(ivalue, (bool, int, float, str, torch.dtype, torch.device))
 
 
-def _say(thing: Any) -> str:
-    return str(thing.type) if isinstance(thing, Value) else f"a {type(thing).__name__.lower()}"
+def _description(ivalue: Any) -> str:
+    return str(ivalue.type) if isinstance(ivalue, Value) else f"a {type(ivalue).__name__.lower()}"
 
 
 def joined(interpreter: Interpreter, one: Value, other: Value, what: str) -> Any:

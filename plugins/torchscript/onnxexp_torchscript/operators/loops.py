@@ -130,11 +130,11 @@ class _Cell:
     def get(self) -> Any:
         return self.container.copy() if self.key is None else self.container[self.key]
 
-    def set(self, thing: Any) -> None:
+    def set(self, ivalue: Any) -> None:
         if self.key is None:
-            restore(self.container, thing)
+            restore(self.container, ivalue)
         else:
-            self.container[self.key] = thing
+            self.container[self.key] = ivalue
 
 
 class _Rolled:
@@ -146,7 +146,7 @@ class _Rolled:
         self.trips = trips
         self.condition = condition
         self.extended = extended_lists(block, carried)
-        self.carried = [thing for index, thing in enumerate(carried) if index not in self.extended]
+        self.carried = [ivalue for index, ivalue in enumerate(carried) if index not in self.extended]
         self.cells: list[_Cell] = []
         self.slots: list[_Slot] = []
         self.structure: Any = None
@@ -187,13 +187,13 @@ class _Rolled:
             for collected in self.collected:
                 collected.enter(graph)
             index = interpreter.value("prim::Loop", interpreter.sizes.unbacked.any_number(int))
-            carried, held = build(structure, iter([slot.enter(interpreter) for slot in self.slots]), interpreter.journal.born)
-            for cell, thing in zip(self.cells, held, strict=True):
-                cell.set(thing)
+            carried, held = build(structure, iter([slot.enter(interpreter) for slot in self.slots]), interpreter.journal.created)
+            for cell, ivalue in zip(self.cells, held, strict=True):
+                cell.set(ivalue)
             failure: CaptureError | None = None
             try:
                 going, *after = _round(interpreter, self.block, [index, *with_extended(carried, self.extended)])
-                after = [thing for index, thing in enumerate(after) if index not in self.extended]
+                after = [ivalue for index, ivalue in enumerate(after) if index not in self.extended]
                 narrow = tuple(fitted(start, now) for start, now in zip(self.carried, after, strict=True))
                 results = (narrow, tuple(cell.get() for cell in self.cells))
                 for collected in self.collected:
@@ -379,13 +379,13 @@ class _Rolled:
         interpreter.append("prim::Loop", [trips, None if always else self.condition, *starts], outputs, blocks=[graph])
         leaves = [after.get(id(slot), slot.start) for slot in self.slots]
         carried, held = build(self.structure, iter(leaves))
-        for cell, thing in zip(self.cells, held, strict=True):
+        for cell, ivalue in zip(self.cells, held, strict=True):
             interpreter.journal.note(cell.container)
-            cell.set(thing)
+            cell.set(ivalue)
         for collected in self.collected:
             collected.after()
         return with_extended(carried, self.extended)
 
 
-def _is_constant(thing: Any) -> bool:
-    return not isinstance(thing, (Value, Number, Items))
+def _is_constant(ivalue: Any) -> bool:
+    return not isinstance(ivalue, (Value, Number, Items))

@@ -37,7 +37,7 @@ def _tuple(interpreter: Interpreter, node: Any) -> list[Any]:
 def _dict(interpreter: Interpreter, node: Any) -> list[Any]:
     args = interpreter.args(node)
     made = dict(zip(args[::2], args[1::2], strict=True))
-    interpreter.journal.born(made)
+    interpreter.journal.created(made)
     return [made]
 
 
@@ -55,8 +55,8 @@ def _unpack(interpreter: Interpreter, node: Any) -> list[Any]:
 
 
 def _same(interpreter: Interpreter, node: Any) -> list[Any]:
-    thing = interpreter.args(node)[0]
-    return [thing.value if isinstance(thing, Maybe) else thing]
+    ivalue = interpreter.args(node)[0]
+    return [ivalue.value if isinstance(ivalue, Maybe) else ivalue]
 
 
 def _number_to_tensor(interpreter: Interpreter, node: Any) -> list[Any]:
@@ -101,8 +101,8 @@ def _tuple_slice(interpreter: Interpreter, node: Any) -> list[Any]:
 
 
 def _tuple_index(interpreter: Interpreter, node: Any) -> list[Any]:
-    things, index = interpreter.args(node)
-    return [things[index]]
+    ivalues, index = interpreter.args(node)
+    return [ivalues[index]]
 
 
 def _to_list(interpreter: Interpreter, node: Any) -> list[Any]:
@@ -126,7 +126,7 @@ def _fork(interpreter: Interpreter, node: Any) -> list[Any]:
     """Inline a fork; the future is its result."""
     graph, outer = node.g("Subgraph"), interpreter.env
     pairs = zip(graph.inputs(), interpreter.args(node), strict=True)
-    interpreter.env = {value.unique(): thing for value, thing in pairs}
+    interpreter.env = {value.unique(): ivalue for value, ivalue in pairs}
     try:
         results = interpreter.block(graph.block())
     finally:
@@ -244,8 +244,8 @@ def _is_not(interpreter: Interpreter, one: Any, other: Any) -> Any:
     return python_numbers.compute(interpreter, "aten::__not__", [_is(interpreter, one, other)])
 
 
-def _unwrap(interpreter: Interpreter, thing: Any) -> Any:
-    return thing.value if isinstance(thing, Maybe) else thing
+def _unwrap(interpreter: Interpreter, ivalue: Any) -> Any:
+    return ivalue.value if isinstance(ivalue, Maybe) else ivalue
 
 
 def _unbind(interpreter: Interpreter, tensor: Any, dim: int = 0) -> Any:

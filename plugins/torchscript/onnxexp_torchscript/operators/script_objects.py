@@ -26,12 +26,12 @@ def create(interpreter: Interpreter, node: Any) -> list[Any]:
 
 def is_instance(interpreter: Interpreter, node: Any) -> list[Any]:
     """Answer isinstance for a value that is not optional."""
-    thing = interpreter.args(node)[0]
-    if isinstance(thing, Maybe):
+    ivalue = interpreter.args(node)[0]
+    if isinstance(ivalue, Maybe):
         raise interpreter.refuse(
             "the program tests the type of a value at run time", "write the branch for the type that the export is for"
         )
-    return [any(_kind(thing) == _KINDS.get(wanted.kind()) for wanted in node.tys("types"))]
+    return [any(_kind(ivalue) == _KINDS.get(wanted.kind()) for wanted in node.tys("types"))]
 
 
 _KINDS = {
@@ -40,10 +40,10 @@ _KINDS = {
 }  # fmt: skip
 
 
-def _kind(thing: Any) -> type:
-    if isinstance(thing, Number) or (isinstance(thing, Value) and isinstance(thing.type, TensorType)):
+def _kind(ivalue: Any) -> type:
+    if isinstance(ivalue, Number) or (isinstance(ivalue, Value) and isinstance(ivalue.type, TensorType)):
         return torch.Tensor
-    return kind_of(thing) if python_numbers.is_number(thing) else str if isinstance(thing, str) else type(thing)
+    return kind_of(ivalue) if python_numbers.is_number(ivalue) else str if isinstance(ivalue, str) else type(ivalue)
 
 
 def python(interpreter: Interpreter, node: Any) -> list[Any]:
