@@ -95,6 +95,14 @@ def decides(x: Tensor) -> Tensor:
     return x
 
 
+def flips(x: Tensor) -> Tensor:
+    return torch.cat([part.flip(0) for part in x.split(1, 0)], 0)
+
+
+def flips_pairs(x: Tensor) -> Tensor:
+    return torch.cat([part.flip(0) for part in x.split(2, 0)], 0)
+
+
 class Decides(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return decides(x)
@@ -186,6 +194,10 @@ CAPTURED = [
     _fix(r"to fix this, pass example inputs that it accepts", (LINEAR, (torch.ones(2, 4),)), (LINEAR, (X,))),
     _fix(r"fixes it to 2\n.*\n.*Change that line so that it works at any size", (reshapes, (X,), {**EXPORT, **DYNAMIC}),
           (lambda x: x.reshape(x.shape) * 2, (X,), {**EXPORT, **DYNAMIC})),
+    _fix(r'fixes it to 2\n.*\n.*or pass capture="script", which keeps a loop', (flips, (X,), {**EXPORT, **DYNAMIC}),
+          (flips, (X,), {"capture": "script", **DYNAMIC})),
+    _fix(r'fixes a size that is computed .*or pass capture="script"', (flips_pairs, (X.repeat(2, 1),), {**EXPORT, **DYNAMIC}),
+          (flips_pairs, (X.repeat(2, 1),), {"capture": "script", **DYNAMIC})),
     _fix(r"or leave the axis out of dynamic_shapes", (reshapes, (X,), DYNAMIC), (reshapes, (X,))),
     _fix(r"to fix this, write that line for any size, or leave the axis static", (reshapes, (X,), TRACE),
           (lambda x: x.reshape(x.shape) * 2, (X,), TRACE)),

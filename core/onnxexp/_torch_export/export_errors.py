@@ -22,6 +22,7 @@ from onnxexp._capture.example_inputs import enlargement_note
 from onnxexp._capture.source_lines import innermost_user_line, metadata_location
 from onnxexp._request.dynamic_shapes import DynamicSpec
 from onnxexp._source_location import SourceLocation, is_user_code
+from onnxexp._torch_export.frozen_sizes import loop_fix
 from onnxexp._torch_export.guard_warnings import source_of
 from onnxexp._torch_export.symbol_names import size_label
 
@@ -76,9 +77,8 @@ def explain(error: BaseException, spec: DynamicSpec, changed: Sequence[str], bef
     guards = _GuardLines(env, spec)
     reasons = "\n".join(map(guards.rewrite, bullets))
     if all(_FIXED.match(bullet) or _HINT.match(bullet) for bullet in bullets):
-        return (
-            f"{reasons}\nChange that line so that it works at any size, or leave the axis out of dynamic_shapes / dynamic_axes."
-        )
+        leave_out = "or leave the axis out of dynamic_shapes / dynamic_axes"
+        return f"{reasons}\nChange that line so that it works at any size, {leave_out}{loop_fix(reasons)}."
     strict = 'A Dim is proven over its whole range; for a name ("batch") or Dim.DYNAMIC it suffices that the axis is not fixed.'
     fixes = text.partition("Suggested fixes:\n")[2].partition("\n\n")[0].strip("\n")
     suggested = [f"torch suggests: {'; '.join(line.strip() for line in fixes.splitlines())}"] if fixes else []

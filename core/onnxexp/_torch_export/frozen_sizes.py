@@ -6,6 +6,7 @@ condition on ``h//2``, which torch records as a guard: the axis stays dynamic in
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import sympy  # type: ignore[import-untyped]
@@ -24,13 +25,22 @@ _FIX = (
     "or leave the axis out of dynamic_shapes / dynamic_axes"
 )
 
+_PIECES = re.compile(r"\bfor\b.+\bin\b|\.(?:[hvd]?split|tensor_split|split_with_sizes|chunk|unbind)\(")
+"""Code that loops, or takes a tensor apart into a number of pieces that follows from its sizes."""
+
 
 def frozen_sizes(program: ExportedProgram, spec: DynamicSpec) -> str:
     """Return a message on equalities that fix a dynamic axis, or ""."""
     required = {symbol for symbol, size in input_symbols(program, spec).items() if size.request and size.request.required}
     values = shape_env(program).backed_var_to_val
     found = [text for expr, text in conditions(program, spec).items() if expr.free_symbols & required and _bounds(expr, values)]
-    return f"the model fixes a size that is computed from a dynamic axis: {'; '.join(found)}; {_FIX}" if found else ""
+    reasons = "; ".join(found)
+    return f"the model fixes a size that is computed from a dynamic axis: {reasons}; {_FIX}{loop_fix(reasons)}" if found else ""
+
+
+def loop_fix(reasons: str) -> str:
+    """Return what helps a loop over pieces, for lines of the user that have one."""
+    return ', or pass capture="script", which keeps a loop over the pieces of a tensor' if _PIECES.search(reasons) else ""
 
 
 def _bounds(expr: sympy.Expr, values: Mapping[sympy.Symbol, sympy.Integer]) -> bool:
