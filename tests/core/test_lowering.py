@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from onnxexp import Builder, LoweringError, OpsetError, SymbolicTable, Tensor, UnsupportedOperators
+from onnxexp import Builder, ExportContext, LoweringError, OpsetError, Options, SymbolicTable, Tensor, UnsupportedOperators
 from onnxexp._builder.builder import state_of
+from onnxexp._builder.export_builder import ExportBuilder
 from onnxexp._lowering.control_flow import LOWERINGS
 from onnxexp._lowering.lowering import Lowering
 from onnxexp._neutral_graph import Graph, Node, ScalarType, SourceLocation, TensorType, Value
@@ -314,7 +315,7 @@ def test_a_graph_by_hand() -> None:
     )
     table = SymbolicTable("mine")
     table("add")(lambda op, a, others: op.Add(op.Add(a, others[0]), others[1]))
-    op = Builder(20)
+    op = ExportBuilder(ExportContext(Options(opset=20)))
     lowering = Lowering(op, Plugins([Plugin("mine", "", "", table, (table,))]), lambda node: None)
     lowering.bind(x, op.input("x", FLOATS))
     first, *rest = lowering.run(graph)
@@ -330,7 +331,7 @@ def test_a_condition_that_is_known_takes_one_branch_alone() -> None:
     table = SymbolicTable("mine")
     table.direct({"Relu": "Relu", "Neg": "Neg"})
     for known, expected in ((True, "Relu"), (False, "Neg")):
-        op = Builder(20)
+        op = ExportBuilder(ExportContext(Options(opset=20)))
         lowering = Lowering(op, Plugins([Plugin("mine", "", "", table, (table,))]), lambda node: None, core_lowerings=LOWERINGS)
         lowering.bind(x, op.input("x", FLOATS))
         lowering.run(Graph([x], [out], [Node("prim::If", [known], [out], branches)]))
@@ -360,7 +361,7 @@ def test_a_scalar_that_is_known_only_at_run_time() -> None:
         seen.append((size[0].scalar, size[0].expr, size[0].dtype, size[0].shape, size[1]))
         return op.Expand(op.constant(1.0), size)
 
-    op = Builder(20)
+    op = ExportBuilder(ExportContext(Options(opset=20)))
     lowering = Lowering(op, Plugins([Plugin("mine", "", "", table, (table,))]), lambda node: None)
     lowering.bind(n, op.input("n", n.type))
     lowering.run(Graph([n], [out], [Node("mine::fill", [[n, 3]], [out])]))
