@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from onnxexp import CaptureError, export
+from onnxexp._torch_export.frozen_sizes import loop_fix
 
 
 def by_derived_size(x: Tensor) -> Tensor:
@@ -131,3 +132,17 @@ def test_a_condition_that_cannot_be_computed_at_large_sizes() -> None:
         warnings.simplefilter("ignore")
         program = export(model, (torch.arange(3.0),), dynamic_axes={"x": [0]}, capture="export")
     torch.testing.assert_close(program(torch.arange(3.0)), model(torch.arange(3.0)))
+
+
+@pytest.mark.parametrize(
+    ("line", "loops"),
+    [
+        ('File "m.py", line 3, in encoder (Net): return torch.cat([part.flip(0) for part in x.split(2, 0)])', True),
+        ('File "m.py", line 3: for i, row in enumerate(x.unbind(0)):', True),
+        ('File "m.py", line 3: for i in range(x.shape[0]):', True),
+        ('File "m.py", line 3: first, *others = x.split(2)', False),
+        ('File "models for export/m.py", line 3, in encoder (Net): return x.reshape(2, 3)', False),
+    ],
+)
+def test_only_a_loop_gets_the_fix_for_loops(line: str, loops: bool) -> None:
+    assert bool(loop_fix(line)) == loops

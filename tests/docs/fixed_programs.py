@@ -194,7 +194,7 @@ CAPTURED = [
     _fix(r"to fix this, pass example inputs that it accepts", (LINEAR, (torch.ones(2, 4),)), (LINEAR, (X,))),
     _fix(r"fixes it to 2\n.*\n.*Change that line so that it works at any size", (reshapes, (X,), {**EXPORT, **DYNAMIC}),
           (lambda x: x.reshape(x.shape) * 2, (X,), {**EXPORT, **DYNAMIC})),
-    _fix(r'fixes it to 2\n.*\n.*or pass capture="script", which keeps a loop', (flips, (X,), {**EXPORT, **DYNAMIC}),
+    _fix(r'fixes it to 2\n.*\n.*or pass capture="script", which keeps the loop', (flips, (X,), {**EXPORT, **DYNAMIC}),
           (flips, (X,), {"capture": "script", **DYNAMIC})),
     _fix(r'fixes a size that is computed .*or pass capture="script"', (flips_pairs, (X.repeat(2, 1),), {**EXPORT, **DYNAMIC}),
           (flips_pairs, (X.repeat(2, 1),), {"capture": "script", **DYNAMIC})),

@@ -191,6 +191,7 @@ DEEP = M * (FloorDiv(2 * M - 1, M + FloorDiv(1, M + 1)) - 1)
         (sympy.Or(sympy.Eq(M * N, 0), sympy.Eq(sympy.Max(1, N), N)), True),
         (sympy.Eq(FloorDiv(M + 3, 4), 2), False),
         (sympy.And(DEEP >= 0, DEEP <= M), False),
+        (sympy.Eq(M > 3, N > 3), False),
     ],
 )
 def test_guards_that_hold_for_all_sizes_of_two_and_more(guard: sympy.Basic, expected: bool) -> None:

@@ -20,7 +20,7 @@ from onnxexp._user_warnings import warn
 class SizeNames(dict[sympy.Expr, str]):
     """The readable names of the symbolic sizes of one capture.
 
-    Symbols without a name are called ``dim_0``, ``dim_1``, …. The texts of sizes add these names, and themselves.
+    Symbols without a name are called ``dim_0``, ``dim_1``, …. `text` and `condition` add the names that they make.
     """
 
     def text(self, size: Any) -> Dim:

@@ -46,8 +46,8 @@ class MutationInfo:
         returned: For each return, the index of the written argument that it is, else None.
         memory_format: Index of the argument of that name.
         pointwise: Whether torch tags the operator as pointwise: its result has the broadcast shape and layout.
-        aliases_undeclared: Whether it is a composite that may return its first tensor, without an annotation in its schemas. All
-            overloads of a name are alike, so that it may be asked without one.
+        aliases_undeclared: Whether it is a composite that may return its first tensor, without an annotation in its schemas. It
+            is the same for all overloads, and also known of a name without one.
     """
 
     op: str

@@ -130,7 +130,7 @@ class OutputFile:
         Where the `with` raises, the old file stays.
 
         Args:
-            size: The number of bytes, as far as it is known, for messages.
+            size: The number of bytes, for messages; 0 where it is not known.
             lasting: Leave the `with` when the file is on the disk. Otherwise only a file that replaces another is.
         """
         path = self.check()
@@ -208,10 +208,12 @@ def _explain(error: OSError, path: str, size: int) -> SerializeError:
         folder = os.path.dirname(path)
         free = shutil.disk_usage(folder).free
         quota = " within your quota" if error.errno == errno.EDQUOT else ""
-        reason = f"no space left{quota}: it needs {_megabytes(size)}, and {folder} has {_megabytes(free)} free"
+        needed = f"it needs {_megabytes(size)}, and " if size else ""
+        reason = f"no space left{quota}: {needed}{folder} has {_megabytes(free)} free"
         return _cannot(path, reason, "Free some space, or choose another place.")
     if error.errno == errno.EFBIG:
-        reason = f"a file of {_megabytes(size)} is larger than the file system or the limit of this process (ulimit -f) allows"
+        what = f"a file of {_megabytes(size)}" if size else "the file"
+        reason = f"{what} is larger than the file system or the limit of this process (ulimit -f) allows"
         return _cannot(path, reason, "Choose another place, or raise the limit.")
     return _cannot(path, error.strerror or str(error), "Choose another place, or give a file object.")
 

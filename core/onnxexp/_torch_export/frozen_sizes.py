@@ -25,8 +25,8 @@ _FIX = (
     "or leave the axis out of dynamic_shapes / dynamic_axes"
 )
 
-_PIECES = re.compile(r"\bfor\b.+\bin\b|\.(?:[hvd]?split|tensor_split|split_with_sizes|chunk|unbind)\(")
-"""Code that loops, or takes a tensor apart into a number of pieces that follows from its sizes."""
+_LOOP = re.compile(r"\bfor [\w, ()]+ in [^:\n]*(?:\.(?:\w*split\w*|chunk|unbind)|\brange)\(")
+"""Code that loops over the pieces of a tensor, or over a range."""
 
 
 def frozen_sizes(program: ExportedProgram, spec: DynamicSpec) -> str:
@@ -39,8 +39,8 @@ def frozen_sizes(program: ExportedProgram, spec: DynamicSpec) -> str:
 
 
 def loop_fix(reasons: str) -> str:
-    """Return what helps a loop over pieces, for lines of the user that have one."""
-    return ', or pass capture="script", which keeps a loop over the pieces of a tensor' if _PIECES.search(reasons) else ""
+    """Return the fix that serves loops, where the user's lines in `reasons` have one."""
+    return ', or pass capture="script", which keeps the loop' if _LOOP.search(reasons) else ""
 
 
 def _bounds(expr: sympy.Expr, values: Mapping[sympy.Symbol, sympy.Integer]) -> bool:

@@ -128,6 +128,8 @@ def harmless(guard: Any) -> bool:
         return bool(sign(sympy.expand((guard.lhs - guard.rhs).xreplace(grown))))
     except RecursionError:  # sympy decomposes some of torch's FloorDiv and Min without end
         return False
+    except TypeError:  # two conditions have no difference
+        return False
 
 
 _SIGNS: Mapping[type, Callable[[sympy.Expr], bool | None]] = {
