@@ -172,7 +172,7 @@ def _result(
 
     A foreign error becomes a PluginError with the hook's place.
     """
-    with calling(implementation.plugin, str(implementation), PluginError, (OnnxExporterError,)):
+    with calling(implementation.plugin, implementation, PluginError, (OnnxExporterError,)):
         program = implementation(options=options, **call)
     if program is not None and not isinstance(program, (CapturedProgram, torch.nn.Module)):
         raise PluginError(f"{implementation} returned {program!r}, which is no CapturedProgram")

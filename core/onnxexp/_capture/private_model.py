@@ -21,6 +21,8 @@ _ENDS = (type, types.ModuleType, types.BuiltinFunctionType, types.CodeType, torc
 """Objects that are not followed; a graph refers to its GraphModule, which does not run through it."""
 _NOT_RUN = ("torch.nn.utils.parametrize", "torch.ao.quantization.qconfig")
 """Modules of torch whose functions refer to a model's modules, and do not call them."""
+_NOT_OF_RUNS = ("__init__", "__annotations__")
+"""Attributes of a class that a run does not use."""
 _MOST = 100_000
 """How many objects are followed, before a model counts as one that cannot be copied."""
 _OWN = frozenset(vars(torch.nn.Module()))
@@ -93,7 +95,7 @@ class _Copier:
     def copy(self) -> torch.nn.Module:
         """Fill the copies of the modules, and return that of the model."""
         for base in {base for kind in self._kinds for base in kind.__mro__}.difference(torch.nn.Module.__mro__):
-            self._search(value for name, value in list(vars(base).items()) if name != "__init__")
+            self._search(value for name, value in list(vars(base).items()) if name not in _NOT_OF_RUNS)
         for module in self._originals:
             attributes = vars(self._copies[id(module)])
             attributes.update(vars(module))
@@ -172,8 +174,9 @@ class _Copier:
         if isinstance(value, types.FunctionType):
             if value.__module__ in _NOT_RUN:
                 return []
-            held = (value.__closure__, value.__defaults__, value.__kwdefaults__, vars(value))
-            return [*held, *self._globals(value, value.__code__)]
+            held = [value.__closure__, value.__defaults__, value.__kwdefaults__, vars(value)]
+            is_torchs = str(value.__globals__.get("__name__")).startswith("torch.")  # its globals are no module of a model
+            return held if is_torchs else [*held, *self._globals(value, value.__code__)]
         if isinstance(value, torch.Tensor):
             return list(vars(value).values())
         if isinstance(value, weakref.ref):

@@ -160,11 +160,19 @@ def torch_mode() -> Iterator[None]:
 @contextlib.contextmanager
 def replace_attributes(table: Iterable[tuple[Any, str, Any]]) -> Iterator[None]:
     """Replace attributes (owner, name, replacement) inside the `with`."""
-    with contextlib.ExitStack() as restore:
+    before: list[tuple[Any, str, Any]] = []  # a capture replaces hundreds, for which an ExitStack takes three times as long
+    try:
         for owner, name, replacement in table:
-            if name in vars(owner):
-                restore.callback(setattr, owner, name, vars(owner)[name])
-            else:
-                restore.callback(delattr, owner, name)
+            own = vars(owner).get(name, _ABSENT)
             setattr(owner, name, replacement)
+            before.append((owner, name, own))
         yield
+    finally:
+        for owner, name, own in reversed(before):
+            if own is _ABSENT:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, own)
+
+
+_ABSENT = object()

@@ -36,6 +36,9 @@ class _Pass(Generic[Subject]):
     def id(self) -> str:
         return f"{self.plugin.name}/{self.name}"
 
+    def __str__(self) -> str:
+        return f"the pass {self.id} of {self.plugin}"
+
 
 class Passes:
     """The passes of one export.
@@ -96,16 +99,14 @@ class Passes:
                 valid = not check(subject) if valid is None else valid  # no pass is to blame for what was refused before
                 checked = valid
             start = time.perf_counter()
-            with calling(each.plugin, f"the pass {each.id} of {each.plugin}", PassError):
+            with calling(each.plugin, each, PassError):
                 result = each.run(subject)
             self.seconds[each.id] = time.perf_counter() - start
             broken = _misused(result, subject) or contract.changed(before, subject)
             if not broken and checked:
                 broken = check(subject)
             if broken:
-                raise PassError(
-                    f"the pass {each.id} of {each.plugin} broke the graph: {broken}; skip_passes={[each.id]} leaves it out"
-                )
+                raise PassError(f"{each} broke the graph: {broken}; skip_passes={[each.id]} leaves it out")
             # a pass that returns nothing may have changed something
             if result.modified if isinstance(result, ir.passes.PassResult) else result is not False:
                 self._plugins.used.add(each.plugin.name)
@@ -137,7 +138,7 @@ def _collected(plugins: Plugins, hook: str, context: ExportContext) -> list[_Pas
     """Collect the passes of all plugins, and put those with the attribute `last` last."""
     found: list[_Pass[Any]] = []
     for implementation in plugins.implementations(hook):
-        with calling(implementation.plugin, str(implementation), PassError):
+        with calling(implementation.plugin, implementation, PassError):
             given = implementation(options=context.options, context=context)
         for each in given if isinstance(given, (list, tuple)) else () if given is None else (given,):
             if not callable(each):

@@ -249,10 +249,13 @@ def _search_path() -> tuple[tuple[str, int], ...]:
     """
     folder = working_directory()
     entries = [entry for entry in sys.path if entry and (folder or os.path.isabs(entry))]
-    here = os.path.realpath(folder) if folder else ""
-    if here in _site_packages():
-        here = ""
-    return tuple((entry, _changed(entry)) for entry in entries if os.path.realpath(entry) != here)
+    here = None if not folder or os.path.realpath(folder) in _site_packages() else _status(folder)
+    found = [(entry, _status(entry)) for entry in entries]
+    return tuple(
+        (entry, 0 if status is None else status.st_mtime_ns)
+        for entry, status in found
+        if here is None or status is None or not os.path.samestat(status, here)
+    )
 
 
 @functools.cache
@@ -260,9 +263,9 @@ def _site_packages() -> frozenset[str]:
     return frozenset(os.path.realpath(sysconfig.get_path(kind)) for kind in ("purelib", "platlib"))
 
 
-def _changed(path: str) -> int:
-    """Return a file's time of change, or 0 if there is no file."""
+def _status(path: str) -> os.stat_result | None:
+    """Return a file's status, or None if there is no file."""
     try:
-        return os.stat(path).st_mtime_ns
+        return os.stat(path)
     except OSError:
-        return 0
+        return None

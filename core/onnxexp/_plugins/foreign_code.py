@@ -21,21 +21,21 @@ from onnxexp._request.config import working_directory
 
 @contextlib.contextmanager
 def calling(
-    plugin: Plugin, what: str, error_type: type[OnnxExporterError], passing: tuple[type[Exception], ...] = ()
+    plugin: Plugin, what: object, error_type: type[OnnxExporterError], passing: tuple[type[Exception], ...] = ()
 ) -> Iterator[None]:
     """Replace errors of a plugin's code inside the `with`, and restore the state.
 
-    `what` names the plugin in the error. The exceptions of `passing` stay as they are.
+    `what` names the plugin in the error, as its text. The exceptions of `passing` stay as they are.
     """
     with restored_state(plugin), naming(what, error_type, passing):
         yield
 
 
 @contextlib.contextmanager
-def naming(what: str, error_type: type[OnnxExporterError], passing: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+def naming(what: object, error_type: type[OnnxExporterError], passing: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """Replace errors of a plugin's code inside the `with` by one with its name.
 
-    `what` is the name in the error. SystemExit and other exceptions that are no Exception are replaced too, but not
+    The text of `what` is the name in the error. SystemExit and other exceptions that are no Exception are replaced too, but not
     KeyboardInterrupt, which is the user's.
     """
     kept: tuple[type[BaseException], ...] = (KeyboardInterrupt, GeneratorExit, *passing)

@@ -82,9 +82,9 @@ def _surrounding(implementation: Implementation, context: ExportContext) -> Iter
 
     The context manager cannot suppress an error of the capture.
     """
-    what, inner, failed = str(implementation), contextlib.ExitStack(), None
+    inner, failed = contextlib.ExitStack(), None
     with restored_state(implementation.plugin):
-        with naming(what, PluginError):
+        with naming(implementation, PluginError):
             manager = implementation(options=context.options, context=context)
             if manager is not None:
                 inner.enter_context(manager)
@@ -94,7 +94,7 @@ def _surrounding(implementation: Implementation, context: ExportContext) -> Iter
             failed = error
             raise
         finally:
-            with naming(what, PluginError):
+            with naming(implementation, PluginError):
                 inner.__exit__(type(failed) if failed else None, failed, failed.__traceback__ if failed else None)
 
 

@@ -30,16 +30,16 @@ def read(plugin: Plugin) -> Plugin:
     any error of its object.
     """
     with calling(plugin, f"reading {plugin}", PluginLoadError, (PluginLoadError,)):
-        plugin = dataclasses.replace(plugin, tables=_tables(plugin))
+        tables = _tables(plugin)
         if isinstance(plugin.object, SymbolicTable):
-            return plugin
+            return dataclasses.replace(plugin, tables=tables)
         found = _hooks(plugin) if plugin.user else _installed_hooks(plugin, _contents(plugin.object))
-        if not found and not plugin.tables:
+        if not found and not tables:
             raise PluginLoadError(
                 f"{plugin}: {plugin.object!r} is neither a SymbolicTable nor an object with hooks: mark its functions with "
                 "onnxexp.hookimpl, or put its tables into an attribute `symbolics`"
             )
-        return dataclasses.replace(plugin, implementations=found)
+        return dataclasses.replace(plugin, tables=tables, implementations=found)
 
 
 def _tables(plugin: Plugin) -> tuple[SymbolicTable, ...]:

@@ -43,7 +43,7 @@ def write_program(
 def prepare_session(plugins: Plugins, context: ExportContext | None, model: ir.Model, options: Any) -> ir.Model:
     """Return the model that ONNX Runtime loads. Raises PluginError."""
     for implementation in plugins.implementations("prepare_session"):
-        with calling(implementation.plugin, str(implementation), PluginError, (OnnxExporterError,)):
+        with calling(implementation.plugin, implementation, PluginError, (OnnxExporterError,)):
             changed = implementation(model=model, options=options, context=context)
         if changed is not None and not isinstance(changed, ir.Model):
             raise PluginError(

@@ -18,6 +18,7 @@ import ctypes
 import errno
 import functools
 import mmap
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -34,8 +35,8 @@ _LARGE = 1 << 20
 """Bytes from which a weight is worth the calls."""
 _UNMAP, _MAP = 4, 22
 """MADV_DONTNEED and MADV_POPULATE_READ, see madvise(2)."""
-_PRIVATE_FILE = re.compile(r"([0-9a-f]+)-([0-9a-f]+) r..p ([0-9a-f]+) \S+ ([1-9][0-9]*) +(.*)")
-_CHANGED = re.compile(r"^(?:Anonymous|Swap|Private_Hugetlb): +[1-9]", re.MULTILINE)
+_PRIVATE_FILE = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) r..p ([0-9a-f]+) \S+ ([1-9][0-9]*) +(.*)", re.MULTILINE)
+_CHANGED = re.compile(rb"^(?:Anonymous|Swap|Private_Hugetlb): +[1-9]", re.MULTILINE)
 
 
 class _Mapping(NamedTuple):
@@ -86,12 +87,12 @@ class MappedFiles:
 def _private_files(table: str) -> list[_Mapping]:
     """List the mapped files in a table of /proc, without changed ones."""
     try:
-        text = Path("/proc/self", table).read_text(errors="replace")
+        text = Path("/proc/self", table).read_bytes()
     except OSError:
         return []
-    blocks = re.split(r"\n(?=[0-9a-f]+-[0-9a-f]+ )", text)
-    found = [match for block in blocks if (match := _PRIVATE_FILE.match(block)) and not _CHANGED.search(block)]
-    return [_Mapping(range(int(m[1], 16), int(m[2], 16)), int(m[3], 16), int(m[4]), m[5]) for m in found]
+    blocks = [text] if table == "maps" else re.split(rb"\n(?=[0-9a-f]+-[0-9a-f]+ )", text)
+    found = [match for block in blocks if not _CHANGED.search(block) for match in _PRIVATE_FILE.finditer(block)]
+    return [_Mapping(range(int(m[1], 16), int(m[2], 16)), int(m[3], 16), int(m[4]), os.fsdecode(m[5])) for m in found]
 
 
 def _addresses(tensor: torch.Tensor) -> range:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from onnxexp._errors import OptionError, PluginConflict
@@ -139,8 +138,7 @@ class Dispatcher:
         whole: dict[str, set[str]] = {}
         for source in self._all:
             whole.setdefault(source.plugin, set()).update(source.table.packets())
-        counts = Counter(itertools.chain.from_iterable(whole.values()))
-        shared = {packet for packet, count in counts.items() if count > 1}
+        shared = set().union(*(one & other for one, other in itertools.combinations(whole.values(), 2)))
         return [op for op in self.operators if op.partition(".")[0] in shared] if shared else []
 
 

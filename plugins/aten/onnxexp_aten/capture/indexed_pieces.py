@@ -169,12 +169,13 @@ def trace_pieces() -> contextlib.AbstractContextManager[None]:
     torch's functions are not replaced, since TorchScript would not compile the replacements.
     """
     _register_pieces()
-    return replace_attributes([(torch.Tensor, name, _in_traces(name, instead)) for name, instead in _METHODS.items()])
+    return replace_attributes(
+        [(torch.Tensor, name, _in_traces(getattr(torch.Tensor, name), instead)) for name, instead in _METHODS.items()]
+    )
 
 
-def _in_traces(name: str, replacement: Callable[..., Any]) -> Callable[..., Any]:
-    original = getattr(torch.Tensor, name)  # by its name
-
+@functools.lru_cache(maxsize=128)
+def _in_traces(original: Callable[..., Any], replacement: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def call(*args: Any, **options: Any) -> Any:
         inside = torch._C._is_tracing() and is_in_onnx_export()

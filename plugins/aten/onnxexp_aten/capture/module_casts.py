@@ -17,13 +17,16 @@ from onnxexp import is_in_onnx_export
 
 def keep_modules() -> tuple[Any, str, Callable[..., Any]]:
     """Return the replacement (owner, name, function) of `torch.nn.Module.to`."""
-    original = torch.nn.Module.to
+    return torch.nn.Module, "to", _unless_unchanged(torch.nn.Module.to)
 
+
+@functools.lru_cache(maxsize=128)
+def _unless_unchanged(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def to(self: torch.nn.Module, *args: Any, **options: Any) -> Any:
         return self if is_in_onnx_export() and not _changes(self, *args, **options) else original(self, *args, **options)
 
-    return torch.nn.Module, "to", to
+    return to
 
 
 def _changes(module: torch.nn.Module, *args: Any, **options: Any) -> bool:

@@ -95,9 +95,11 @@ def _sizes(value: Any) -> list[int]:
 def _calls(block: Any) -> list[Any]:
     found = []
     for node in block.nodes():
-        found += [node] if node.kind().startswith("aten::") else []
-        for inner in blocks(node):
-            found += _calls(inner)
+        if node.kind().startswith("aten::"):
+            found.append(node)
+        else:
+            for inner in blocks(node):
+                found += _calls(inner)
     return found
 
 

@@ -34,6 +34,7 @@ def whole_cells() -> tuple[tuple[Any, str, Callable[..., Any]], ...]:
     return tuple((functions, cell, _traced(getattr(functions, cell), getattr(torch.ops.onnxexp, cell))) for cell in _CELLS)
 
 
+@functools.lru_cache(maxsize=128)
 def _traced(original: Callable[..., Any], whole: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
         return whole(*args) if torch._C._is_tracing() else original(*args)

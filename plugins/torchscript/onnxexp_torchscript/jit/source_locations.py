@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
 import re
 from collections.abc import Mapping
@@ -25,12 +26,19 @@ def _traced(source: str) -> tuple[str, int]:
         name, _, number = frame.rpartition("): ")[0].rpartition("(")
         if not name or not number.isdigit():
             continue
-        place = SourceLocation(file=name)
-        if place.is_user_code:
+        is_users, is_torch_nn = _owner(name)
+        if is_users:
             return name, int(number)
-        if not file and place.is_torch_nn:
+        if not file and is_torch_nn:
             file, line = name, int(number)
     return file, line
+
+
+@functools.lru_cache(maxsize=4096)
+def _owner(file: str) -> tuple[bool, bool]:
+    """Return whether a file is the user's, and whether it is torch.nn's."""
+    place = SourceLocation(file=file)
+    return place.is_user_code, place.is_torch_nn
 
 
 def _scripted(source: str) -> tuple[str, int, str]:

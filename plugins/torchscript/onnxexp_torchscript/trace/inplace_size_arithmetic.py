@@ -5,6 +5,7 @@ The tracer would change the old number, under all of its names.
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -35,6 +36,7 @@ def immutable_sizes() -> AbstractContextManager[None]:
     )
 
 
+@functools.lru_cache(maxsize=128)
 def _unless_number(original: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
     def call(self: torch.Tensor, other: Any) -> Any:
         return function(self, other) if _tracer._is_tracing() and is_size(self) else original(self, other)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -30,6 +31,7 @@ def made_constants() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
         yield owner, name, _with_copied_constant(getattr(owner, name), 1 if owner is torch.Tensor else 0)
 
 
+@functools.lru_cache(maxsize=128)
 def _with_copied_constant(original: Callable[..., Any], position: int) -> Callable[..., Any]:
     """Replace a function whose argument at `position` is the data."""
 

@@ -24,6 +24,7 @@ def size_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     yield builtins, "min", _unless_sizes(min, torch.minimum)
 
 
+@functools.lru_cache(maxsize=128)
 def _unless_size(original: Callable[..., Any], function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., Any]:
     def call(number: Any, /) -> Any:
         traced = isinstance(number, torch.Tensor) and torch._C._is_tracing() and is_size(number)
@@ -32,6 +33,7 @@ def _unless_size(original: Callable[..., Any], function: Callable[[torch.Tensor]
     return call
 
 
+@functools.lru_cache(maxsize=128)
 def _unless_sizes(original: Callable[..., Any], function: Callable[..., torch.Tensor]) -> Callable[..., Any]:
     """Return `original` with a trace of `function` where integers are sizes."""
 

@@ -5,6 +5,7 @@ The trace records operators for ``math.ceil(n / 8)`` and ``n.item()`` of a size,
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from collections.abc import Callable, Iterator
@@ -51,6 +52,7 @@ def _number(self: torch.Tensor) -> Any:
     return number
 
 
+@functools.lru_cache(maxsize=128)
 def _rounded(traced: Callable[[torch.Tensor], torch.Tensor], function: Callable[[float], int]) -> Callable[..., Any]:
     def call(self: torch.Tensor) -> Any:
         if not _traced(self):

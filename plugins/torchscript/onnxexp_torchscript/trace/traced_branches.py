@@ -62,6 +62,7 @@ def traced_cond() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     yield torch, "cond", _cond(torch.cond)
 
 
+@functools.lru_cache(maxsize=128)
 def _cond(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Sequence[Any] = ()) -> Any:

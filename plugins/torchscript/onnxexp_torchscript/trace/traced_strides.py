@@ -19,6 +19,7 @@ def traced_strides() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     yield torch.Tensor, "stride", _strides(torch.Tensor.stride)
 
 
+@functools.lru_cache(maxsize=128)
 def _strides(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def stride(self: torch.Tensor, dim: Any = None) -> Any:

@@ -49,13 +49,18 @@ def recorded_resizing() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     """
     yield torch.Tensor, "resize_", _recorded(torch.Tensor.resize_, _given_sizes)
     for owner in (torch, torch.Tensor):
-        yield owner, "resize_as_", _recorded(owner.resize_as_, lambda the_template: the_template.shape)
+        yield owner, "resize_as_", _recorded(owner.resize_as_, _shape_of)
+
+
+def _shape_of(the_template: torch.Tensor) -> Sequence[Any]:
+    return the_template.shape
 
 
 def _given_sizes(*size: Any) -> Sequence[Any]:
     return size[0] if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
 
 
+@functools.lru_cache(maxsize=128)
 def _recorded(original: Callable[..., Any], sizes_of: Callable[..., Sequence[Any]]) -> Callable[..., Any]:
     @functools.wraps(original)
     def call(self: torch.Tensor, *args: Any, memory_format: torch.memory_format | None = None, **options: Any) -> Any:

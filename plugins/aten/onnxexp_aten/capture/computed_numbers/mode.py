@@ -26,7 +26,13 @@ _COMPILER = (
 )
 """torch's functions, as (owner, name), in which the compiler looks up a function that a script calls."""
 _TABLE = {**norms.table, **losses.table, **elementwise.table, **resizing.table}
-_COMPOSITIONS = tuple(dict.fromkeys(_TABLE.values()))
+_PLACES = tuple(
+    (owner, name, composition)
+    for composition in dict.fromkeys(_TABLE.values())
+    for owner, name in composition.places
+    if hasattr(owner, name)
+)
+"""torch's functions, as (owner, name), with the compositions that a trace calls instead."""
 
 
 class KeepComputedNumbers(TorchFunctionMode):
@@ -48,24 +54,21 @@ def keep_traced_numbers() -> contextlib.AbstractContextManager[None]:
     return replace_attributes([(owner, name, _with_compositions(getattr(owner, name))) for owner, name in places])
 
 
+@functools.lru_cache(maxsize=128)
 def _with_compositions(trace: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(trace)
     def call(*args: Any, **options: Any) -> Any:
         if not is_in_onnx_export():  # another thread's own
             return trace(*args, **options)
-        originals: dict[int, Any] = {}
-        table = []
-        for composition in _COMPOSITIONS:
-            for owner, name in composition.places:
-                if hasattr(owner, name):
-                    table.append((owner, name, _in_traces(getattr(owner, name), composition)))
-                    originals[id(table[-1][2])] = getattr(owner, name)
+        table = [(owner, name, _in_traces(getattr(owner, name), composition)) for owner, name, composition in _PLACES]
+        originals = {id(function): getattr(owner, name) for owner, name, function in table}
         with replace_attributes(table), replace_attributes(_compiler(originals)):
             return trace(*args, **options)
 
     return call
 
 
+@functools.lru_cache(maxsize=128)
 def _in_traces(original: Callable[..., Any], composition: Any) -> Callable[..., Any]:
     @functools.wraps(original)
     def call(*args: Any, **options: Any) -> Any:

@@ -27,7 +27,7 @@ def as_tensor(number: Number, like: torch.Tensor) -> torch.Tensor:
     return torch.scalar_tensor(number, dtype=like.dtype, device=like.device)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)  # compared by identity: a hash of the signature takes long
 class _Composition:
     """A composition of operators that take computed numbers.
 
