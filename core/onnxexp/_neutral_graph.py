@@ -6,23 +6,42 @@ Data and printing only. A frontend builds the graph, pre passes rewrite it, and 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
+import onnx_ir as ir
 import torch
 
 from onnxexp._source_location import SourceLocation
+from onnxexp._symbolic_size import SymbolicSize
 
-Dim: TypeAlias = int | str
-"""A size: a number, or the name (or readable expression, as ``"2*batch + 1"``) of a symbolic one."""
+Dim: TypeAlias = int | SymbolicSize
+"""A size: a number, or an expression of the names of axes."""
+
+
+def to_dim(size: Dim | str) -> Dim:
+    """Return a size, for a text its expression."""
+    return SymbolicSize(size) if isinstance(size, str) else size
+
+
+def ir_shape(sizes: Iterable[Dim]) -> ir.Shape:
+    """Return sizes as onnx-ir's shape, in which unknown ones have no name."""
+    return ir.Shape(size if isinstance(size, int) else None if size.is_unknown else size.text for size in sizes)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TensorType:
-    """The dtype (None if unknown) and sizes (None for unknown rank) of a tensor."""
+    """The dtype (None if unknown) and sizes (None for unknown rank) of a tensor.
+
+    A text among the sizes becomes a `SymbolicSize`.
+    """
 
     dtype: torch.dtype | None
     sizes: tuple[Dim, ...] | None
+
+    def __post_init__(self) -> None:
+        if self.sizes is not None and str in map(type, self.sizes):
+            object.__setattr__(self, "sizes", tuple(map(to_dim, self.sizes)))
 
     def __str__(self) -> str:
         dtype = str(self.dtype).removeprefix("torch.") if self.dtype is not None else "?"
@@ -33,11 +52,11 @@ class TensorType:
 class ScalarType:
     """The type of a Python bool, int or float that is known only at run time.
 
-    `expr` is its symbolic text, if any.
+    `expr` is the expression of sizes that it is, if any.
     """
 
     kind: type[bool] | type[int] | type[float]
-    expr: str | None = None
+    expr: SymbolicSize | None = None
 
     def __str__(self) -> str:
         return self.kind.__name__ + (f"({self.expr})" if self.expr else "")

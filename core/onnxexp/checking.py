@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from onnxexp._checking.mismatch import find_mismatch
     from onnxexp._checking.mismatch_report import MismatchReport, NodeReport
     from onnxexp._lowering.lowering import output_mismatch
-    from onnxexp._model.declared_sizes import size_at
     from onnxexp._model.onnxruntime_session import Session
     from onnxexp._model.origins import NodeOrigin
     from onnxexp._model.type_text import type_text
@@ -27,7 +26,6 @@ __all__ = [
     "find_mismatch",
     "output_mismatch",
     "run_eager",
-    "size_at",
     "type_text",
 ]
 
@@ -38,7 +36,6 @@ __getattr__, __dir__ = lazy_names(
         "_checking.mismatch": "find_mismatch",
         "_checking.mismatch_report": "MismatchReport NodeReport",
         "_lowering.lowering": "output_mismatch",
-        "_model.declared_sizes": "size_at",
         "_model.onnxruntime_session": "Session",
         "_model.origins": "NodeOrigin",
         "_model.type_text": "type_text",

@@ -9,16 +9,18 @@ from onnxexp._lazy_names import lazy_names
 if TYPE_CHECKING:
     from onnxexp._neutral_graph import Dim, Graph, Node, ScalarType, TensorType, Type, Value, values_in
     from onnxexp._source_location import SourceLocation
+    from onnxexp._symbolic_size import SymbolicSize
 
 __all__ = [
     "Dim",
     "Graph",
     "Node",
     "ScalarType",
+    "SourceLocation",
+    "SymbolicSize",
     "TensorType",
     "Type",
     "Value",
-    "SourceLocation",
     "values_in",
 ]
 
@@ -27,5 +29,6 @@ __getattr__, __dir__ = lazy_names(
     {
         "_neutral_graph": "Dim Graph Node ScalarType TensorType Type Value values_in",
         "_source_location": "SourceLocation",
+        "_symbolic_size": "SymbolicSize",
     },
 )

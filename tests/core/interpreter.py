@@ -10,6 +10,7 @@ import torch
 from onnxexp._neutral_graph import Graph, Node, Value
 from onnxexp._torch_export.program_converter import to_graph
 from onnxexp._torch_ops.schemas import overload
+from onnxexp.graph import SymbolicSize
 
 
 def capture(model: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any = None) -> Graph:
@@ -74,7 +75,7 @@ def check_types(graph: Graph, inputs: Sequence[Any]) -> None:
             assert value.type.dtype in (found.dtype, None), (value, found.dtype)
             sizes = value.type.sizes
             assert sizes is None or len(sizes) == found.dim(), (value, found.shape)
-            assert sizes is None or all(isinstance(a, str) or a == b for a, b in zip(sizes, found.shape, strict=True)), (
+            assert sizes is None or all(isinstance(a, SymbolicSize) or a == b for a, b in zip(sizes, found.shape, strict=True)), (
                 value,
                 found.shape,
             )

@@ -11,6 +11,7 @@ import torch
 
 from onnxexp import Builder, LoweringError, Tensor
 from onnxexp._neutral_graph import TensorType
+from onnxexp.graph import SymbolicSize
 from tests.core.building import X, kinds, number, ready, run, same, vector
 
 
@@ -173,7 +174,7 @@ def test_a_loop_that_may_stop_early_stacks_nobody_knows_how_much() -> None:
         return op.Less(doubled, 100), [doubled], [doubled]
 
     last, steps = op.loop(5, None, body, [x])
-    assert steps.shape is not None and isinstance(steps.shape[0], str)
+    assert steps.shape is not None and isinstance(steps.shape[0], SymbolicSize)
     call = ready(op, [last, steps])
     same(call(x=np.float32(40)), torch.tensor(160.0), torch.tensor([80.0, 160.0]))
     same(call(x=np.float32(1)), torch.tensor(32.0), torch.tensor([2.0, 4.0, 8.0, 16.0, 32.0]))

@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from onnxexp._model.declared_sizes import size_at
+from onnxexp._symbolic_size import SymbolicSize
 from tests.core.commanding import run
 
 RUNS_A_COMMAND = (
@@ -36,7 +36,7 @@ RUNS_A_COMMAND = (
     ],
 )
 def test_size(text: str, size: int | None) -> None:
-    assert size_at(text, {"batch": 3, "args.0_dim_1": 5}) == size
+    assert SymbolicSize(text).at({"batch": 3, "args.0_dim_1": 5}) == size
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_size(text: str, size: int | None) -> None:
 )
 def test_hostile_size_is_unknown(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert size_at(text, {}) is None
+    assert SymbolicSize(text).at({}) is None
     assert not (tmp_path / "ran").exists()
 
 

@@ -48,7 +48,7 @@ def sizes(program: ExportedProgram, spec: DynamicSpec) -> dict[str, list[int | s
     values = {node.name: node.meta.get("val") for node in program.graph.nodes}
     shown: list[str] = [str(name) for name in (*program.graph_signature.user_inputs, *program.graph_signature.user_outputs)]
     return {
-        name: [names.text(size) for size in values[name].shape] for name in shown if isinstance(values.get(name), torch.Tensor)
+        name: [names.size(size) for size in values[name].shape] for name in shown if isinstance(values.get(name), torch.Tensor)
     }
 
 

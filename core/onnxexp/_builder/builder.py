@@ -28,6 +28,7 @@ from onnxexp._builder.tensor import Tensor
 from onnxexp._errors import LoweringError, OpsetError
 from onnxexp._neutral_graph import Dim, Node, Type
 from onnxexp._request.export_context import ExportContext
+from onnxexp._symbolic_size import SymbolicSize
 
 
 class Declined(LoweringError):
@@ -290,7 +291,7 @@ class Builder(ControlFlow):
         """Infer dtype and shape of a value from its node, by ONNX's own inference."""
         inference.infer(self._state, tensor)
 
-    def fresh_dim(self) -> str:
+    def fresh_dim(self) -> SymbolicSize:
         """Return a new name for an unknown size."""
         return self._state.fresh_dim()
 

@@ -15,10 +15,10 @@ import torch
 from onnxexp._builder.dtypes import dtype_of_number, onnx_dtype
 from onnxexp._builder.tensor import Tensor
 from onnxexp._builder.torch_tensor_data import TorchTensor
-from onnxexp._neutral_graph import Node, ScalarType, Type
+from onnxexp._neutral_graph import Node, ScalarType, Type, ir_shape
 from onnxexp._request.unique_names import UniqueNames
+from onnxexp._symbolic_size import UNKNOWN, SymbolicSize
 
-UNKNOWN_DIM = "unknown_dim"
 """The prefix of unknown sizes' names while the model is built; the model itself leaves such sizes unnamed."""
 _SMALL = 4096
 """Bytes up to which constants are compared by contents; larger ones by storage, offset and strides."""
@@ -89,9 +89,9 @@ class GraphState:
         """Return the version of a domain's import: the user's, else the first default."""
         return self.opset_imports.setdefault(domain, self._custom_opsets.get(domain, default))
 
-    def fresh_dim(self) -> str:
+    def fresh_dim(self) -> SymbolicSize:
         """Return a name for an unknown size."""
-        return self.names.unique(UNKNOWN_DIM)
+        return SymbolicSize(self.names.unique(UNKNOWN))
 
     @contextlib.contextmanager
     def nested(self) -> Iterator[Scope]:
@@ -206,5 +206,4 @@ def write_type(tensor: Tensor) -> None:
     if value.type is None and dtype is not None:
         value.type = ir.TensorType(onnx_dtype(dtype))
     if value.shape is None and shape is not None:
-        unknown = [isinstance(size, str) and size.startswith(UNKNOWN_DIM) for size in shape]
-        value.shape = ir.Shape(None if hidden else size for hidden, size in zip(unknown, shape, strict=True))
+        value.shape = ir_shape(shape)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import onnx
 import onnx_ir as ir
 
@@ -11,7 +13,7 @@ from onnxexp._builder.onnx_schemas import operator
 from onnxexp._builder.tensor import Tensor
 from onnxexp._builder.torch_tensor_data import TorchTensor
 from onnxexp._errors import LoweringError
-from onnxexp._neutral_graph import TensorType
+from onnxexp._neutral_graph import Dim, TensorType, to_dim
 
 _DATA_LIMIT = 64
 """Elements up to which the inference gets the contents of a constant: target shapes, axes, …"""
@@ -110,11 +112,11 @@ def _describe(
         types[name] = onnx.helper.make_tensor_type_proto(dtype, shape)
         return
     if (tensor := state.tensors.get(value)) is not None and tensor.known_dtype is not None:
-        types[name] = onnx.helper.make_tensor_type_proto(int(onnx_dtype(tensor.known_dtype)), tensor.known_shape)
+        types[name] = onnx.helper.make_tensor_type_proto(int(onnx_dtype(tensor.known_dtype)), _texts(tensor.known_shape))
     elif value.type is not None:
         types[name] = ir.serde.serialize_type(value.type)
         if tensor is not None and tensor.known_shape is not None:
-            ir.serde.serialize_shape_into(types[name], ir.Shape(tensor.known_shape))
+            ir.serde.serialize_shape_into(types[name], ir.Shape(_texts(tensor.known_shape) or ()))
 
 
 def _take(state: GraphState, tensor: Tensor, found: onnx.TypeProto) -> None:
@@ -126,5 +128,12 @@ def _take(state: GraphState, tensor: Tensor, found: onnx.TypeProto) -> None:
     sizes = None
     if tensor.known_shape is None and found.tensor_type.HasField("shape"):
         dims = found.tensor_type.shape.dim
-        sizes = tuple(dim.dim_value if dim.HasField("dim_value") else dim.dim_param or state.fresh_dim() for dim in dims)
+        sizes = tuple(
+            dim.dim_value if dim.HasField("dim_value") else to_dim(dim.dim_param) if dim.dim_param else state.fresh_dim()
+            for dim in dims
+        )
     tensor.fill(TensorType(dtype, sizes))
+
+
+def _texts(sizes: Sequence[Dim] | None) -> list[int | str] | None:
+    return None if sizes is None else [size if isinstance(size, int) else size.text for size in sizes]

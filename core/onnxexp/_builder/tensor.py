@@ -10,6 +10,7 @@ import torch
 
 from onnxexp._errors import LoweringError
 from onnxexp._neutral_graph import Dim, ScalarType, TensorType, Type
+from onnxexp._symbolic_size import SymbolicSize
 
 STAMP_HINT = "where onnx has no schema of an operator, set its result's type with x.stamp(onnxexp.graph.TensorType(dtype, sizes))"
 """The fix where a dtype is unknown."""
@@ -91,7 +92,7 @@ class Tensor:
         self.const = const
         self.name = name
         self.scalar: type[bool] | type[int] | type[float] | None = None
-        self.expr: str | None = None
+        self.expr: SymbolicSize | None = None
 
     @property
     def dtype(self) -> torch.dtype:
@@ -118,7 +119,7 @@ class Tensor:
 
     @property
     def shape(self) -> tuple[Dim, ...] | None:
-        """The sizes as ints and symbolic strings, or None for an unknown rank."""
+        """The sizes as numbers and expressions, or None for an unknown rank."""
         if self._shape is None:
             self._owner.infer(self)
         return self._shape

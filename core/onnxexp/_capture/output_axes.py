@@ -9,6 +9,7 @@ from onnxexp._errors import OptionError
 from onnxexp._neutral_graph import Dim, TensorType, Value
 from onnxexp._request.dynamic_shapes import DynamicSpec
 from onnxexp._suggest import nearest
+from onnxexp._symbolic_size import SymbolicSize
 from onnxexp._user_warnings import warn
 
 
@@ -48,7 +49,7 @@ def name_output_axes(outputs: Mapping[str, Any], spec: DynamicSpec, varying: dic
                     "axis of an input reaches it. Make the input's axis dynamic too, or leave this one out."
                 )
             else:
-                sizes[axis] = name or sizes[axis]
+                sizes[axis] = SymbolicSize(name) if name else sizes[axis]
         if value in varying:
             varying[value] = tuple(sizes)
         elif isinstance(value, Value):

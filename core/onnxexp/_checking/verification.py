@@ -16,9 +16,9 @@ from onnxexp._checking.onnx_slices import Runner
 from onnxexp._checking.random_inputs import random_like
 from onnxexp._checking.torch_interpreter import is_random
 from onnxexp._errors import OnnxExporterError, OptionError, VerificationError
-from onnxexp._model.declared_sizes import size_at
 from onnxexp._neutral_graph import Value, values_in
 from onnxexp._request.dynamic_shapes import DynamicSpec
+from onnxexp._symbolic_size import SymbolicSize
 
 
 class InputCase(NamedTuple):
@@ -70,7 +70,7 @@ def _with_sums(
     named = {(i, axis): each.name for i, axes in enumerate(spec.axes if spec else ()) for axis, each in axes.items() if each.name}
     values = {name: flat[index].shape[axis] for (index, axis), name in named.items() if name.isidentifier()}
     for (index, axis), name in named.items():
-        size = None if name in values else size_at(name, values)
+        size = None if name in values else SymbolicSize(name).at(values)
         if size is not None:
             flat[index] = resize_example(flat[index], axis, size)
     return pytree.tree_unflatten(flat, structure)  # type: ignore[no-any-return]

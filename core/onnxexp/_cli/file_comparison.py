@@ -23,7 +23,7 @@ from onnxexp._checking.mismatch import find_mismatch
 from onnxexp._checking.mismatch_report import MismatchReport
 from onnxexp._cli.model_target import Target
 from onnxexp._errors import OptionError, VerificationError
-from onnxexp._model.declared_sizes import size_at, symbol_values
+from onnxexp._model.declared_sizes import symbol_values
 from onnxexp._model.onnxruntime_session import Session
 from onnxexp._model.signature import InputSlot, OutputSlot, Signature
 from onnxexp._pipeline import export
@@ -36,6 +36,7 @@ from onnxexp._request.options import Options
 from onnxexp._request.pytree_leaves import Leaf, bind, flatten_inputs, flatten_outputs
 from onnxexp._request.tensor_list import TensorList
 from onnxexp._serialize.model_reader import read_model
+from onnxexp._symbolic_size import SymbolicSize
 from onnxexp._version import DEFAULT_OPSET
 
 
@@ -218,8 +219,8 @@ def _slot(leaf: Leaf, output: int | None) -> OutputSlot:
 def _resized(value: Any, declared: Sequence[str], values: Mapping[str, int], changed: Mapping[str, int]) -> Any:
     """Resize a tensor's axes whose declared size changes by repeating its contents."""
     for axis, name in enumerate(declared if isinstance(value, torch.Tensor) else ()):
-        present, size = value.shape[axis], size_at(name, changed)
-        if size is None or size == size_at(name, values):
+        present, size = value.shape[axis], SymbolicSize(name).at(changed)
+        if size is None or size == SymbolicSize(name).at(values):
             continue
         if present == 0:
             value = value.new_zeros([*value.shape[:axis], size, *value.shape[axis + 1 :]])

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from onnxexp._neutral_graph import Dim, ScalarType, TensorType, Type, Value
+from onnxexp._symbolic_size import SymbolicSize
 
 _SAME_NAME = ("add", "sub", "mul", "floordiv", "pow", "neg", "eq", "ne", "lt", "le", "gt", "ge")
 SCALAR_OPS: dict[Any, str] = {
@@ -45,28 +46,28 @@ DROPPED = {
 """Assertion operators. They hold for the example, and ONNX has no counterpart."""
 
 
-def type_of(meta: Any, dim_text: Callable[[Any], Dim]) -> Type:
+def type_of(meta: Any, dim_of: Callable[[Any], Dim]) -> Type:
     """Return the type of a fake tensor or symbolic number."""
     if isinstance(meta, torch.Tensor):
         sizes: Sequence[Any] = meta.shape
-        return TensorType(meta.dtype, tuple(size if isinstance(size, int) else dim_text(size) for size in sizes))
+        return TensorType(meta.dtype, tuple(size if isinstance(size, int) else dim_of(size) for size in sizes))
     if isinstance(meta, (bool, torch.SymBool)):
         return ScalarType(bool)
     if isinstance(meta, (int, torch.SymInt)):
-        return ScalarType(int, str(dim_text(meta)))
+        return ScalarType(int, SymbolicSize(str(dim_of(meta))))
     if isinstance(meta, (float, torch.SymFloat)):
         return ScalarType(float)
     return TensorType(None, None)
 
 
-def typed_value(name: str, meta: Any, dim_text: Callable[[Any], Dim]) -> Any:
+def typed_value(name: str, meta: Any, dim_of: Callable[[Any], Dim]) -> Any:
     """Create a value of `meta`'s type, or nested lists of values.
 
     A node lists the leaves as its outputs.
     """
     if isinstance(meta, (list, tuple)):
-        return [typed_value(f"{name}_{index}", one, dim_text) for index, one in enumerate(meta)]
-    return Value(name, type_of(meta, dim_text))
+        return [typed_value(f"{name}_{index}", one, dim_of) for index, one in enumerate(meta)]
+    return Value(name, type_of(meta, dim_of))
 
 
 def scalar_op(name: str, args: Sequence[Any]) -> str:

@@ -29,6 +29,7 @@ from onnxexp._decompose.op_recorder import OpRecorder
 from onnxexp._errors import CaptureError
 from onnxexp._functionalize import drop_dead, functionalize
 from onnxexp._neutral_graph import Dim, Graph, Node, ScalarType, TensorType, Type, Value, replace_values
+from onnxexp._symbolic_size import SymbolicSize
 from onnxexp._torch_ops.schemas import overload
 
 _LOGGER = logging.getLogger(__name__)
@@ -40,13 +41,13 @@ class Decomposer:
 
     Attributes:
         fake_mode: Returns the fake mode; called at the first decomposition that needs one.
-        sizes: The symbolic number of each symbolic size, by its readable text.
-        dim_text: Returns the readable text of a symbolic size.
+        sizes: The symbolic number of each symbolic size, by its expression of names.
+        dim_of: Returns a size of torch's as an expression of names.
     """
 
     fake_mode: Callable[[], FakeTensorMode]
-    sizes: Mapping[str, Any]
-    dim_text: Callable[[Any], Dim]
+    sizes: Mapping[SymbolicSize, Any]
+    dim_of: Callable[[Any], Dim]
     _known: dict[str, Graph | None] = dataclasses.field(default_factory=dict, init=False)
 
     def __call__(self, node: Node) -> Graph | None:
@@ -83,12 +84,12 @@ class Decomposer:
             fakes = [self._fake(value) for value in node.inputs()]
             if any(fake is None for fake in fakes):
                 return None
-            graph = _record(OpRecorder(self.dim_text), op, function, node, fakes)
+            graph = _record(OpRecorder(self.dim_of), op, function, node, fakes)
             return None if graph is None or specialised() or not _keeps_symbolic_sizes(node, graph) else graph
 
     def _fake(self, value: Value) -> Any:
         if isinstance(value.type, ScalarType):
-            return self.sizes.get(value.type.expr or "")
+            return None if value.type.expr is None else self.sizes.get(value.type.expr)
         sizes: list[Any] = [size if isinstance(size, int) else self.sizes.get(size) for size in value.type.sizes or ()]
         return None if None in sizes else torch.empty(sizes, dtype=value.type.dtype)
 
@@ -155,11 +156,11 @@ def _keeps_symbolic_sizes(node: Node, graph: Graph) -> bool:
     outputs = (output.type if isinstance(output, Value) else None for output in graph.outputs)
     pairs = zip(outputs, (value.type for value in node.outputs), strict=False)
     sizes = [pair for new, old in pairs for pair in zip(_sizes(new), _sizes(old), strict=False)]
-    return all(isinstance(one, str) or isinstance(two, int) for one, two in sizes)
+    return all(isinstance(one, SymbolicSize) or isinstance(two, int) for one, two in sizes)
 
 
-def _symbolic_sizes(values: list[Value]) -> list[str]:
-    return [size for value in values for size in _sizes(value.type) if isinstance(size, str)]
+def _symbolic_sizes(values: list[Value]) -> list[SymbolicSize]:
+    return [size for value in values for size in _sizes(value.type) if isinstance(size, SymbolicSize)]
 
 
 def _decompositions(op: OpOverload) -> Iterator[Callable[..., Any]]:

@@ -45,15 +45,15 @@ class OpRecorder(TorchDispatchMode):
         graph: The operators recorded so far.
     """
 
-    def __init__(self, dim_text: Callable[[Any], Dim]) -> None:
+    def __init__(self, dim_of: Callable[[Any], Dim]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.graph = Graph()
-        self._dim_text = dim_text
+        self._dim_of = dim_of
         self._values: dict[int, Value] = {}
         self._alive: list[torch.Tensor] = []
         self._names = UniqueNames()
         self._names.reserve(dir(builtins))  # torch.export does not call a value `sum`
-        self._sizes = SizeExpressions(self.graph, self._new_name, dim_text)
+        self._sizes = SizeExpressions(self.graph, self._new_name, dim_of)
 
     def bind_value(self, item: Any, value: Value) -> None:
         """Bind a tensor or a symbolic number to its value in the graph."""
@@ -97,7 +97,7 @@ class OpRecorder(TorchDispatchMode):
         """Append the node of a call, except for a constant number."""
         if isinstance(result, (bool, int, float)):
             return
-        values = [] if result is None else pytree.tree_leaves(typed_value(self._new_name(op), result, self._dim_text))
+        values = [] if result is None else pytree.tree_leaves(typed_value(self._new_name(op), result, self._dim_of))
         self.graph.nodes.append(Node(op, args, values))
         for item, value in zip(pytree.tree_leaves(result), values, strict=False):
             self.bind_value(item, value)
@@ -108,7 +108,7 @@ class OpRecorder(TorchDispatchMode):
     def _constant(self, tensor: torch.Tensor) -> Value:
         if isinstance(tensor, FakeTensor):
             raise CaptureError("the decomposition uses a tensor without data that no operator produced")
-        value: Value = typed_value(self._new_name("_tensor_constant"), tensor, self._dim_text)
+        value: Value = typed_value(self._new_name("_tensor_constant"), tensor, self._dim_of)
         with unset_fake_temporarily():
             self.graph.params[value] = tensor.detach()
         self.bind_value(tensor, value)

@@ -11,6 +11,7 @@ import sympy  # type: ignore[import-untyped]
 from onnxexp._decompose.fake_values import scalar_op, type_of
 from onnxexp._errors import CaptureError
 from onnxexp._neutral_graph import Dim, Graph, Node, ScalarType, TensorType, Value
+from onnxexp._symbolic_size import SymbolicSize
 
 _ARITHMETIC = {
     "Add": "aten::add",
@@ -44,7 +45,7 @@ class SizeExpressions:
 
     graph: Graph
     new_name: Callable[[str], str]
-    dim_text: Callable[[Any], Dim]
+    dim_of: Callable[[Any], Dim]
     _numbers: dict[sympy.Expr, Any] = dataclasses.field(default_factory=dict, init=False)
     _axes: dict[sympy.Expr, tuple[Value, int]] = dataclasses.field(default_factory=dict, init=False)
     _bound_axes: dict[sympy.Expr, sympy.Symbol] = dataclasses.field(default_factory=dict, init=False)
@@ -67,7 +68,7 @@ class SizeExpressions:
         new = expr not in self._numbers
         value = self._evaluate(expr)
         if new and isinstance(value, Value):
-            value.type = type_of(number, self.dim_text)
+            value.type = type_of(number, self.dim_of)
         return value
 
     def _in_bound_axes(self, expr: sympy.Expr) -> sympy.Expr:
@@ -89,7 +90,7 @@ class SizeExpressions:
 
     def _axis(self, value: Value, axis: int) -> Value:
         assert isinstance(value.type, TensorType) and value.type.sizes is not None
-        return self._append("aten::sym_size.int", [value, axis], ScalarType(int, str(value.type.sizes[axis])))
+        return self._append("aten::sym_size.int", [value, axis], ScalarType(int, SymbolicSize(str(value.type.sizes[axis]))))
 
     def _evaluate_arithmetic(self, expr: sympy.Expr) -> Value:
         name = _ARITHMETIC.get(type(expr).__name__)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onnxexp._functionalize.places import refuse
-from onnxexp._neutral_graph import Dim, Graph, Node, TensorType, Value
+from onnxexp._neutral_graph import Graph, Node, TensorType, Value
+from onnxexp._symbolic_size import SymbolicSize
 
 _OP = "aten::fill_diagonal_"
 
@@ -29,16 +30,10 @@ def _through_view(node: Node) -> Iterator[Node]:
         refuse(f"{_OP} with wrap=True, or of a tensor of unknown rank, has no counterpart", node.where, fix)
     place, sizes = tensor, list(type_.sizes)
     while len(sizes) > 1:
-        sizes = [*sizes[1:-1], _smaller(sizes[0], sizes[-1])]
+        sizes = [*sizes[1:-1], SymbolicSize.smaller(sizes[0], sizes[-1])]
         view = Value(f"{tensor.name}_diagonal", TensorType(type_.dtype, tuple(sizes)))
         yield Node("aten::diagonal", [place, 0, 0, -1], [view], where=node.where)
         place = view
     written = Value(f"{tensor.name}_filled", place.type)
     yield Node("aten::fill_.Scalar", [place, number], [written], where=node.where)
     yield Node("aten::alias", [tensor], node.outputs, where=node.where)
-
-
-def _smaller(one: Dim, other: Dim) -> Dim:
-    if isinstance(one, int) and isinstance(other, int):
-        return min(one, other)
-    return one if one == other else f"Min({one}, {other})"

@@ -27,6 +27,7 @@ from onnxexp._functionalize.resizing import first_elements
 from onnxexp._functionalize.write_back import are_apart
 from onnxexp._neutral_graph import Graph, Node, ScalarType, TensorType, Value, replace_values, values_in
 from onnxexp._source_location import SourceLocation
+from onnxexp._symbolic_size import SymbolicSize
 from onnxexp._torch_ops.result_types import result_types
 from onnxexp._torch_ops.schemas import bind, overload
 
@@ -286,5 +287,5 @@ def _sample(arg: Any) -> Any:
 def _pointwise_dtype(op: str, *samples: Any) -> torch.dtype | None:
     """Run a pointwise operator on samples; None where torch fails."""
     args = [Value("", sample) if isinstance(sample, (TensorType, ScalarType)) else sample for sample in samples]
-    found = result_types(overload(op), args, lambda: "?")
+    found = result_types(overload(op), args, lambda: SymbolicSize("?"))
     return found[0].dtype if found else None

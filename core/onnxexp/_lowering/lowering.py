@@ -205,11 +205,11 @@ class Lowering:
         assert isinstance(value.type, TensorType) and value.type.sizes is not None
         op, sizes = self.builder, [self.builder.size_of(size) for size in value.type.sizes]
         if all(isinstance(size, int) for size in sizes):
-            return op.constant(torch.empty([int(size) for size in value.type.sizes], dtype=value.type.dtype))
+            return op.constant(torch.empty([size for size in sizes if isinstance(size, int)], dtype=value.type.dtype))
         if None in sizes:
             return None
         if op.opset >= 12:  # the length of a slice, as torch computes it, may be negative at small sizes
-            known = (isinstance(size, int) or size.isidentifier() for size in value.type.sizes)
+            known = (isinstance(size, int) or size.is_name for size in value.type.sizes)
             sizes = [size if is_known else op.Max(size, 0) for size, is_known in zip(sizes, known, strict=True)]
         made = op.Expand(op.constant(torch.zeros((), dtype=value.type.dtype)), sizes)
         assert isinstance(made, Tensor)

@@ -10,7 +10,7 @@ import onnx_ir as ir
 import torch
 
 from onnxexp._builder.torch_tensor_data import TorchTensor
-from onnxexp._neutral_graph import Dim
+from onnxexp._neutral_graph import Dim, ir_shape, to_dim
 from onnxexp._request.unique_names import UniqueNames
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -49,7 +49,7 @@ class Rewriter:
         if value is None or value.shape is None:
             return None
         sizes = (size if isinstance(size, int) else size.value for size in value.shape)
-        return tuple(f"?{id(value)}.{axis}" if size is None else size for axis, size in enumerate(sizes))
+        return tuple(to_dim(f"?{id(value)}.{axis}" if size is None else size) for axis, size in enumerate(sizes))
 
     def __init__(self, model: ir.Model) -> None:
         self.opset = model.graph.opset_imports.get("", 1)
@@ -111,7 +111,7 @@ class Rewriter:
             return earlier.outputs
         first = inputs[0]
         assert first is not None and self.node.graph is not None
-        shape = None if sizes is None else ir.Shape([_written(size) for size in sizes])
+        shape = None if sizes is None else ir_shape(sizes)
         prefix, made_for = (self.node.name or "").rpartition("/"), self.node.outputs[0].name
         made = [
             ir.Value(name=self._unique(f"{made_for}_{operator}"), shape=shape, type=type_ or first.type) for _ in range(outputs)
@@ -255,10 +255,6 @@ def _attribute(name: str, value: Any) -> ir.Attr:
     if isinstance(value, (list, tuple)) and all(isinstance(each, int) for each in value):
         return ir.AttrInt64s(name, value)
     return ir.AttrInt64(name, value) if isinstance(value, int) else ir.convenience.convert_attribute(name, value)
-
-
-def _written(size: Dim) -> int | str | None:
-    return None if isinstance(size, str) and size.startswith("?") else size
 
 
 def _small_vectors(graph: ir.Graph) -> dict[tuple[int, ...], ir.Value]:

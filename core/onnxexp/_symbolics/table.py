@@ -11,6 +11,7 @@ import torch
 
 from onnxexp._builder.tensor import Tensor
 from onnxexp._errors import PluginError
+from onnxexp._symbolic_size import SymbolicSize
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -49,7 +50,7 @@ class Symbolic:
         for tensor in _tensors(args):
             if self.dtypes is not None and tensor.dtype not in self.dtypes:
                 return f"it does not take {tensor.dtype} ({', '.join(sorted(map(str, self.dtypes)))})"
-            if self.static_shapes and (tensor.shape is None or any(isinstance(size, str) for size in tensor.shape)):
+            if self.static_shapes and (tensor.shape is None or any(isinstance(size, SymbolicSize) for size in tensor.shape)):
                 return f"it takes static shapes only, and there is {tensor!r}"
         return ""
 

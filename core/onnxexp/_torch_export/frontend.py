@@ -29,6 +29,7 @@ from onnxexp._request.module_and_forward import is_scripted
 from onnxexp._request.options import Options
 from onnxexp._request.pytree_leaves import register_containers
 from onnxexp._request.training_mode import TrainingMode
+from onnxexp._symbolic_size import SymbolicSize
 from onnxexp._torch_export.assumed_sizes import check_assumed_sizes
 from onnxexp._torch_export.derived_sizes import holds_at_example, larger_sizes
 from onnxexp._torch_export.export_errors import branches_on_values, explain
@@ -76,20 +77,20 @@ def from_exported(program: ExportedProgram, spec: DynamicSpec) -> CapturedProgra
     check_dynamic(program, spec)
     names = symbol_names(program, spec)
     allowed = restrictions(program, spec)
-    sizes: dict[str, Any] = {}
+    sizes: dict[SymbolicSize, Any] = {}
 
-    def text(size: Any) -> Dim:
-        readable = names.text(size)
-        if isinstance(readable, str):
+    def dim_of(size: Any) -> Dim:
+        readable = names.size(size)
+        if isinstance(readable, SymbolicSize):
             sizes.setdefault(readable, size)
         return readable
 
-    graph = to_graph(program, text)
+    graph = to_graph(program, dim_of)
     varying = ranks_of_call(program, spec)
     for value in graph.outputs:
         if isinstance(value, Value) and value.name in varying and isinstance(value.type, TensorType):
             value.type = TensorType(value.type.dtype, None)
-    decomposer = Decomposer(functools.partial(fake_mode, program), sizes, text)
+    decomposer = Decomposer(functools.partial(fake_mode, program), sizes, dim_of)
     assert program.call_spec.in_spec is not None and program.call_spec.out_spec is not None
     return CapturedProgram(
         graph,

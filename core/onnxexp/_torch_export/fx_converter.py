@@ -42,7 +42,7 @@ class Converter:
     Attributes:
         module: The fx graph.
         graph: The neutral graph that nodes are appended to.
-        dim_text: Returns the readable text of a symbolic size.
+        dim_of: Returns a size of torch's as an expression of names.
         conversions: Functions that convert calls of higher-order operators, by the operator's name.
         autocast: Whether the next nodes run under autocast.
         env: The values of the fx nodes converted so far.
@@ -50,7 +50,7 @@ class Converter:
 
     module: torch.fx.GraphModule
     graph: Graph
-    dim_text: Callable[[Any], Dim]
+    dim_of: Callable[[Any], Dim]
     conversions: Mapping[str, Conversion]
     autocast: bool = False
     env: dict[torch.fx.Node, Any] = dataclasses.field(default_factory=dict, init=False)
@@ -68,7 +68,7 @@ class Converter:
 
     def new(self, name: str, meta: Any) -> Value:
         """Create a value with the type of torch's recorded fake tensor or symbolic number."""
-        return Value(name, type_of(meta, self.dim_text))
+        return Value(name, type_of(meta, self.dim_of))
 
     def look_up(self, arg: Any) -> Any:
         """Return an fx argument with its nodes replaced by their values."""
@@ -167,7 +167,7 @@ class Converter:
         meta = node.meta.get("val")
         if isinstance(meta, (bool, int, float)) and op.startswith("aten::sym_"):
             return meta
-        results = None if meta is None else typed_value(node.name, meta, self.dim_text)
+        results = None if meta is None else typed_value(node.name, meta, self.dim_of)
         outputs = pytree.tree_leaves(results) if meta is not None else []
         self.graph.nodes.append(Node(op, list(args), outputs, list(blocks), node_location(node)))
         return results

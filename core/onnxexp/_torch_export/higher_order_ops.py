@@ -14,9 +14,7 @@ from onnxexp._torch_export.fx_converter import Conversion, Converter
 
 def _inline(outer: Converter, module: torch.fx.GraphModule, args: Sequence[Any], into: Graph) -> list[Any]:
     """Convert a submodule called with `args` into a graph, and return its outputs."""
-    inner = Converter(
-        module, Graph(nodes=into.nodes, params=outer.graph.params), outer.dim_text, outer.conversions, outer.autocast
-    )
+    inner = Converter(module, Graph(nodes=into.nodes, params=outer.graph.params), outer.dim_of, outer.conversions, outer.autocast)
     for placeholder, arg in zip(module.graph.find_nodes(op="placeholder"), args, strict=True):
         inner.env[placeholder] = arg
     inner.run()

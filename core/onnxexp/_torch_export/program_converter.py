@@ -17,20 +17,20 @@ from onnxexp._torch_export.fx_converter import Converter
 from onnxexp._torch_export.higher_order_ops import CONVERSIONS
 
 
-def to_graph(program: ExportedProgram, dim_text: Callable[[Any], Dim]) -> Graph:
+def to_graph(program: ExportedProgram, dim_of: Callable[[Any], Dim]) -> Graph:
     """Convert a program's graph, with each call bound to its torch schema.
 
     The graph's inputs are the user's inputs, one Value for each flattened argument, constants included.
 
     Args:
         program: The program.
-        dim_text: Returns the readable text of a symbolic size.
+        dim_of: Returns a size of torch's as an expression of names.
 
     Raises:
         CaptureError: The program contains something that a neutral graph cannot represent.
     """
     graph = Graph()
-    converter = Converter(program.graph_module, graph, dim_text, CONVERSIONS)
+    converter = Converter(program.graph_module, graph, dim_of, CONVERSIONS)
     kinds = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
     tensors: dict[str, Any] = {**program.constants, **program.state_dict}
     for node in program.graph.find_nodes(op="placeholder"):

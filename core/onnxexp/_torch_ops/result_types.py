@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from onnxexp._builder.tensor import Tensor
 from onnxexp._neutral_graph import Dim, ScalarType, TensorType, Value
+from onnxexp._symbolic_size import SymbolicSize
 
 _PRIMES = (
     (53, 131), (59, 137), (61, 139), (67, 149), (71, 151), (73, 157), (79, 163), (83, 167), (89, 173), (97, 179), (101, 181),
@@ -39,14 +40,19 @@ class _Sizes:
             self.numbers[key] = _FACTOR * first, _FACTOR * second
         return self.numbers[key][run]
 
-    def matching(self, pair: tuple[int, int], fresh: Callable[[], str]) -> Dim:
+    def matching(self, pair: tuple[int, int], fresh: Callable[[], SymbolicSize]) -> Dim:
         """Return the size with these stand-ins in the two runs, else a fresh one."""
         if pair[0] == pair[1]:
             return pair[0]
-        return next((key for key, numbers in self.numbers.items() if numbers == pair and isinstance(key, str)), None) or fresh()
+        return (
+            next((key for key, numbers in self.numbers.items() if numbers == pair and isinstance(key, SymbolicSize)), None)
+            or fresh()
+        )
 
 
-def result_types(op: torch._ops.OpOverload | None, args: Sequence[Any], fresh: Callable[[], str]) -> list[TensorType] | None:
+def result_types(
+    op: torch._ops.OpOverload | None, args: Sequence[Any], fresh: Callable[[], SymbolicSize]
+) -> list[TensorType] | None:
     """Compute the result types, a list's elements one by one, or None if torch fails.
 
     `args` are Values, Tensors and Python constants, all of the schema's; `fresh()` names an unknown size.

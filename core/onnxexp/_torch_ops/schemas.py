@@ -12,6 +12,7 @@ import torch
 from onnxexp._builder.tensor import Tensor
 from onnxexp._errors import LoweringError
 from onnxexp._neutral_graph import Node, ScalarType, TensorType, Value
+from onnxexp._symbolic_size import SymbolicSize
 from onnxexp._torch_ops.result_types import result_types
 
 T = TypeVar("T")
@@ -114,7 +115,7 @@ class OverloadCall:
         """Whether the operator returns a list of tensors."""
         return [str(result.type) for result in self.schema.returns] == ["List[Tensor]"]
 
-    def result_types(self, fresh: Callable[[], str]) -> list[TensorType] | None:
+    def result_types(self, fresh: Callable[[], SymbolicSize]) -> list[TensorType] | None:
         """Compute the result types, a list's elements one by one, or None if torch fails.
 
         `fresh()` names an unknown size.
@@ -122,7 +123,7 @@ class OverloadCall:
         return result_types(overload(self.name), self.bound, fresh)
 
 
-def called(name: str, args: Sequence[Any], where: Node, fresh: Callable[[], str], outputs: int | None = None) -> Node:
+def called(name: str, args: Sequence[Any], where: Node, fresh: Callable[[], SymbolicSize], outputs: int | None = None) -> Node:
     """Make the node of a call, with the first overload that takes its arguments.
 
     `fresh` names an unknown size. `outputs` is the number of tensors in the list that the operator returns; None: as many as

@@ -12,7 +12,7 @@ import onnx
 import torch
 
 from onnxexp._model import declared_sizes
-from onnxexp._model.declared_sizes import size_at
+from onnxexp._symbolic_size import SymbolicSize
 
 Sizes = dict[str, int]
 
@@ -77,7 +77,8 @@ def declared_shape(slot: onnx.ValueInfoProto, shape: Sequence[int], sizes: Mappi
     """Return a declared shape at these values, with unknown sizes from `shape`."""
     dims = list(slot.type.tensor_type.shape.dim)[: len(shape)]  # without the extra axis of complex values
     found = (
-        size_at(dim.dim_param, sizes) if dim.dim_param else dim.dim_value if dim.HasField("dim_value") else None for dim in dims
+        SymbolicSize(dim.dim_param).at(sizes) if dim.dim_param else dim.dim_value if dim.HasField("dim_value") else None
+        for dim in dims
     )
     return [size if value is None else value for value, size in zip(found, shape, strict=True)]
 

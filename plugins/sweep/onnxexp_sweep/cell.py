@@ -176,9 +176,9 @@ def _resized(program: onnxexp.ONNXProgram, sizes: Mapping[str, int]) -> tuple[Se
     """
     from torch.utils import _pytree as pytree
 
-    from onnxexp.checking import size_at
     from onnxexp.commands import nearest
     from onnxexp.frontends import resize_example
+    from onnxexp.graph import SymbolicSize
 
     flat, structure = pytree.tree_flatten((tuple(program.example[0]), dict(program.example[1])))
     spec = program.spec.axes if program.spec is not None else ()
@@ -191,7 +191,7 @@ def _resized(program: onnxexp.ONNXProgram, sizes: Mapping[str, int]) -> tuple[Se
                 f"sizes names the axis {name!r}{nearest(name, present)}, which is not dynamic; choose from: {listed}"
             )
     for index, axis, name in axes:
-        if (size := size_at(name, {**present, **sizes})) is not None:
+        if (size := SymbolicSize(name).at({**present, **sizes})) is not None:
             flat[index] = resize_example(flat[index], axis, size)
     args, kwargs = pytree.tree_unflatten(flat, structure)
     return args, kwargs

@@ -54,7 +54,7 @@ class TorchScript:
             graph,
             recording.in_spec,
             recording.out_spec,
-            decompose=Decomposer(lambda: sizes.mode, sizes.texts, sizes.text),
+            decompose=Decomposer(lambda: sizes.mode, sizes.expressions, sizes.dim_of),
             written=changed,
             constants=recording.warnings,
             restrictions=allowed,

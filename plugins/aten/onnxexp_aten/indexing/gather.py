@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp.graph import SymbolicSize
 from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.math.arithmetic import clamp, remainder, select
 from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.kernel_dtypes import compress, has_operator
-from onnxexp_aten.support.size_arithmetic import product_of
 from onnxexp_aten.support.tensor_sizes import size_at, vector, with_shape
 from onnxexp_aten.support.view_nodes import expanded, permuted, squeezed, unsqueezed
 
@@ -170,7 +171,7 @@ def masked(op: Builder, self: Tensor, mask: Tensor, axis: int) -> Tensor:
     count, shape = rank_of(op, mask), self.shape or ()
     if count > 1:
         rest = [size for place, size in enumerate(shape) if not axis <= place < axis + count]
-        dynamic = [size for size in rest if isinstance(size, str)]
+        dynamic = [size for size in rest if isinstance(size, SymbolicSize)]
         if len(dynamic) > axis:  # Reshape can copy leading sizes and infer one, no more
             places = op.Transpose(op.NonZero(mask), perm=[1, 0])
             front = permuted(op, self, [*range(axis, axis + count), *range(axis), *range(axis + count, len(shape))])
@@ -287,7 +288,7 @@ def flattened(op: Builder, front: Tensor, count: int) -> Tensor:
     if count == 1 or sizes is None:
         return front
     made = op.Reshape(front, vector(op, [-1, *(size_at(op, front, axis) for axis in range(count, len(sizes)))]))
-    return with_shape(made, [product_of(sizes[:count]) or op.fresh_dim(), *sizes[count:]])
+    return with_shape(made, [math.prod(sizes[:count]), *sizes[count:]])
 
 
 def flat_places(op: Builder, front: Tensor, tensors: Sequence[Tensor]) -> Tensor:

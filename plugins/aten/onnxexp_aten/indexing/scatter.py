@@ -93,7 +93,7 @@ def _missing(op: Builder, x: Tensor, axis: int, index: Tensor, reduction: str) -
             f"a scatter with reduction {reduction!r} into part of a tensor needs ScatterElements with reductions",
             _SINCE[reduction],
         )
-    return [0 if size == part else int(size) - int(part) for size, part in pairs]
+    return [size - part if isinstance(size, int) and isinstance(part, int) else 0 for size, part in pairs]
 
 
 def _like_index(op: Builder, source: Tensor, index: Tensor) -> Tensor:

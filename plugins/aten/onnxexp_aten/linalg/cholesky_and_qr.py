@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp.graph import SymbolicSize
 from onnxexp_aten.linalg.factorization import (
     Matrices,
     Reflected,
@@ -14,7 +17,7 @@ from onnxexp_aten.linalg.factorization import (
     householder,
     reflectors,
 )
-from onnxexp_aten.linalg.matrix_sizes import cut, diagonal_mask, difference, eye, product, shaped, smaller, triangle, zeros
+from onnxexp_aten.linalg.matrix_sizes import cut, diagonal_mask, eye, shaped, triangle, zeros
 from onnxexp_aten.linalg.solve_and_lu import linalg_solve_triangular
 from onnxexp_aten.support.tensor_sizes import with_shape
 from onnxexp_aten.support.view_nodes import swapped
@@ -72,7 +75,7 @@ def linalg_qr(op: Builder, A: Tensor, mode: str) -> tuple[Tensor, Tensor]:
     """linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)"""
     matrices = Matrices(op, A)
     m, n = matrices.rows, matrices.columns
-    rows = m if mode == "complete" else smaller(m, n)
+    rows = m if mode == "complete" else SymbolicSize.smaller(m, n)
     if 0 in (m, n):
         return matrices.unit(m, rows), matrices.unit(rows, n)
     found = householder(op, matrices.x)
@@ -94,11 +97,11 @@ def geqrf(op: Builder, self: Tensor) -> tuple[Tensor, Tensor]:
     """geqrf(Tensor self) -> (Tensor a, Tensor tau)"""
     matrices = Matrices(op, self)
     m, n = matrices.rows, matrices.columns
-    count = smaller(m, n)
+    count = SymbolicSize.smaller(m, n)
     found = householder(op, matrices.x)
     vectors = shaped(op, op.Transpose(found.vectors, perm=[1, 2, 0, 3]), [matrices.count, m, count])
     if count != n:
-        vectors = op.Concat(vectors, zeros(op, matrices.count, m, difference(n, count)), axis=2)
+        vectors = op.Concat(vectors, zeros(op, matrices.count, m, n - count), axis=2)
     packed = triangle(op, with_shape(vectors, [matrices.count, m, n]), upper=False, beside=1, other=found.x)
     own = op.Unsqueeze(diagonal_mask(op, count, m), axes=[1, 2])  # positions of the ones in the vectors
     factors = op.ReduceSum(op.Where(own, found.rows, op.constant(0.0, torch.float64)), axes=[3], keepdims=1)
@@ -108,7 +111,7 @@ def geqrf(op: Builder, self: Tensor) -> tuple[Tensor, Tensor]:
 
 def _reflectors(op: Builder, packed: Tensor, tau: Tensor) -> Reflected:
     assert tau.shape is not None
-    taus = [product(tau.shape[:-1]), tau.shape[-1]]
+    taus = [math.prod(tau.shape[:-1]), tau.shape[-1]]
     return reflectors(op, packed, shaped(op, op.cast(tau, torch.float64), taus))
 
 

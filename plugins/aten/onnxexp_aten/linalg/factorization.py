@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from onnxexp import Builder, Tensor
+from onnxexp.graph import Dim, SymbolicSize
 from onnxexp_aten.linalg.matrix_sizes import (
     broadcast,
     cut,
@@ -23,17 +25,13 @@ from onnxexp_aten.linalg.matrix_sizes import (
     matrix_sizes,
     numbers,
     parts,
-    product,
     shaped,
     size,
-    smaller,
-    total,
     triangle,
     zeros,
 )
 from onnxexp_aten.support.constant_of_shape import filled
-from onnxexp_aten.support.size_arithmetic import Dim
-from onnxexp_aten.support.tensor_sizes import vector, with_shape
+from onnxexp_aten.support.tensor_sizes import fixed, vector, with_shape
 
 
 def eager_if_empty(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,12 +41,9 @@ def eager_if_empty(function: Callable[..., Any]) -> Callable[..., Any]:
     def symbolic(op: Builder, *args: Any) -> Any:
         if not any(isinstance(arg, Tensor) and arg.shape is not None and 0 in arg.shape for arg in args):
             return function(op, *args)
-        if any(isinstance(size, str) for arg in args if isinstance(arg, Tensor) for size in arg.shape or ()):
+        if any(isinstance(size, SymbolicSize) for arg in args if isinstance(arg, Tensor) for size in arg.shape or ()):
             op.decline("the matrices are empty, and other sizes are dynamic; to fix this, use no dynamic axis there")
-        empty = [
-            torch.zeros([int(size) for size in arg.shape or ()], dtype=arg.dtype) if isinstance(arg, Tensor) else arg
-            for arg in args
-        ]
+        empty = [torch.zeros(fixed(arg.shape or ()), dtype=arg.dtype) if isinstance(arg, Tensor) else arg for arg in args]
         name, _, variant = op.node.op.removeprefix("aten::").partition(".")
         overload = getattr(getattr(torch.ops.aten, name), variant or "default")  # the operator of the node
         named = {given.name: arg for given, arg in zip(overload._schema.arguments, empty, strict=True) if given.kwarg_only}
@@ -75,7 +70,7 @@ class Matrices:
     @property
     def count(self) -> Dim:
         """Number of matrices."""
-        return product(self.batch)
+        return math.prod(self.batch)
 
     def flat(self, x: Tensor) -> Tensor:
         """Flatten any ``[*batch, m, n]`` to ``float64[batch, m, n]``.
@@ -87,7 +82,7 @@ class Matrices:
         wide = op.cast(x, torch.float64)
         if batch != shape[:-2]:
             wide = op.Expand(wide, vector(op, [size(op, dim) for dim in (*batch, *shape[-2:])]))
-        sizes = [product(batch), *shape[-2:]]
+        sizes = [math.prod(batch), *shape[-2:]]
         return with_shape(wide, sizes) if len(batch) == 1 else shaped(op, wide, sizes)
 
     def back(self, x: Tensor, *sizes: Dim) -> Tensor:
@@ -175,7 +170,7 @@ def lu(op: Builder, x: Tensor, beside: Tensor | None = None, *, pivot: bool = Tr
         reduced = op.Sub(a, op.Mul(factor, op.Where(op.Greater(columns, k), line, zero)))
         return op.Where(op.And(below, op.Equal(columns, k)), factor, reduced), chosen
 
-    count = smaller(m, n)
+    count = SymbolicSize.smaller(m, n)
     found, *pivots = scan_numbers(op, count, body, x if beside is None else op.Concat(x, beside, axis=2))
     order = pivots[0] if pivots else _in_order(op, count, batch)
     if beside is None:
@@ -225,7 +220,7 @@ def solve_by_elimination(op: Builder, a: Tensor, b: Tensor) -> Tensor:
         return op.Where(op.Equal(rows, k), line, reduced), []
 
     both = scan_numbers(op, n, body, op.Concat(a, b, axis=2))[0]
-    return cut(op, with_shape(both, [batch, n, total(n, width)]), 2, n, total(n, width))
+    return cut(op, with_shape(both, [batch, n, n + width]), 2, n, n + width)
 
 
 def substitute(op: Builder, a: Tensor, b: Tensor, *, upper: bool, unit: bool = False) -> Tensor:
@@ -295,7 +290,7 @@ def householder(op: Builder, x: Tensor) -> Reflected:
         row = op.Mul(factor, op.Transpose(vector, perm=[0, 2, 1]))
         return _reflected(op, a, vector, row), [with_shape(vector, [batch, m, 1]), with_shape(row, [batch, 1, m])]
 
-    return Reflected(*scan_numbers(op, smaller(m, n), body, x))
+    return Reflected(*scan_numbers(op, SymbolicSize.smaller(m, n), body, x))
 
 
 def _reflected(op: Builder, x: Tensor, vector: Tensor, row: Tensor) -> Tensor:

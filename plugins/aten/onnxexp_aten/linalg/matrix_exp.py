@@ -12,7 +12,7 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.linalg.factorization import Matrices
-from onnxexp_aten.linalg.matrix_sizes import dims, eye, product, shaped
+from onnxexp_aten.linalg.matrix_sizes import dims, eye, shaped
 from onnxexp_aten.support.tensor_sizes import with_shape
 
 table = SymbolicTable("aten")
@@ -50,7 +50,7 @@ def _taylor(op: Builder, x: Tensor) -> Tensor:
     powers = op.Concat(eye(op, batch, n, n), x, square, op.MatMul(square, x), axis=1)
     inverses = [1 / math.factorial(k) for k in range(_TERMS)]
     factors = op.constant(torch.tensor(inverses, dtype=torch.float64).reshape(-1, 4))
-    cubic = op.MatMul(factors, shaped(op, powers, [batch, 4, product([n, n])]))
+    cubic = op.MatMul(factors, shaped(op, powers, [batch, 4, n * n]))
     others = [shaped(op, each, [batch, n, n]) for each in op.Split(cubic, [1] * (_TERMS // 4), axis=1, outputs=_TERMS // 4)]
     result = others.pop()
     fourth = op.MatMul(square, square)

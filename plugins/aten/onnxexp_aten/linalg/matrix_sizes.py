@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, Tensor
+from onnxexp.graph import Dim, SymbolicSize
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.constant_of_shape import filled
-from onnxexp_aten.support.size_arithmetic import Dim, product_of
 from onnxexp_aten.support.tensor_sizes import vector, with_shape
 from onnxexp_aten.support.view_nodes import sliced
 
@@ -49,43 +49,13 @@ def dims(x: Tensor) -> tuple[Dim, Dim, Dim]:
     return batch, m, n
 
 
-def smaller(one: Dim, other: Dim) -> Dim:
-    """Return the smaller of two sizes."""
-    if isinstance(one, int) and isinstance(other, int):
-        return min(one, other)
-    return one if one == other else f"min({one}, {other})"
-
-
-def larger(one: Dim, other: Dim) -> Dim:
-    """Return the larger of two sizes."""
-    if isinstance(one, int) and isinstance(other, int):
-        return max(one, other)
-    return one if one == other else f"max({one}, {other})"
-
-
-def total(one: Dim, other: Dim) -> Dim:
-    """Add two sizes."""
-    return one + other if isinstance(one, int) and isinstance(other, int) else f"{one} + {other}"
-
-
-def difference(one: Dim, other: Dim) -> Dim:
-    """Subtract the second size from the first."""
-    if isinstance(one, int) and isinstance(other, int):
-        return one - other
-    return one if other == 0 else f"{one} - {other}" if isinstance(other, int) else f"{one} - ({other})"
-
-
-def product(sizes: Sequence[Dim]) -> Dim:
-    """Multiply sizes."""
-    found = product_of(sizes)
-    return "*".join(f"({each})" for each in sizes) if found is None else found
-
-
 def broadcast(one: Sequence[Dim], other: Sequence[Dim]) -> list[Dim]:
     """Broadcast two shapes; symbols that differ are taken to be equal or 1."""
     rank = max(len(one), len(other))
     pairs = zip([*[1] * (rank - len(one)), *one], [*[1] * (rank - len(other)), *other], strict=True)
-    return [second if first == 1 else first if second in (1, first) else larger(first, second) for first, second in pairs]
+    return [
+        second if first == 1 else first if second in (1, first) else SymbolicSize.larger(first, second) for first, second in pairs
+    ]
 
 
 def shaped(op: Builder, x: Tensor, sizes: Sequence[Dim]) -> Tensor:
@@ -103,14 +73,14 @@ def cut(op: Builder, x: Tensor, axis: int, start: Dim, end: Dim) -> Tensor:
     if start == 0 and sizes[axis] == end:
         return x
     bounds = [size(op, bound) for bound in (start, end)]
-    sizes[axis] = difference(end, start)
+    sizes[axis] = end - start
     return with_shape(sliced(op, x, axis, *bounds), sizes)
 
 
 def parts(op: Builder, x: Tensor, axis: int, first: Dim, second: Dim) -> tuple[Tensor, Tensor]:
     """Split one axis of float64[batch, m, n] into two parts of these sizes."""
     if not (isinstance(first, int) and isinstance(second, int)):
-        return cut(op, x, axis, 0, first), cut(op, x, axis, first, total(first, second))
+        return cut(op, x, axis, 0, first), cut(op, x, axis, first, first + second)
     one, other = op.Split(x, [first, second], axis=axis, outputs=2)
     before, behind = list(dims(x))[:axis], list(dims(x))[axis + 1 :]
     return with_shape(one, [*before, first, *behind]), with_shape(other, [*before, second, *behind])

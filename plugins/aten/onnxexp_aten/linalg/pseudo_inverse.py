@@ -7,8 +7,9 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp.graph import SymbolicSize
 from onnxexp_aten.linalg.factorization import Matrices, eager_if_empty
-from onnxexp_aten.linalg.matrix_sizes import dims, larger, parts, size, smaller
+from onnxexp_aten.linalg.matrix_sizes import dims, parts, size
 from onnxexp_aten.linalg.svd_and_eigh import is_wide, rotated_with_turns, shifted_positive, singular_values, symmetric_eigen
 from onnxexp_aten.math.arithmetic import extreme
 from onnxexp_aten.support.arguments import rank_of
@@ -64,7 +65,7 @@ def _pseudo_inverse(
 
 def _largest(op: Builder, sizes: Tensor, matrices: Matrices) -> Tensor:
     """Set values beyond the possible rank to zero, for matrices that may be wide."""
-    count = smaller(matrices.rows, matrices.columns)
+    count = SymbolicSize.smaller(matrices.rows, matrices.columns)
     if count == matrices.columns or isinstance(count, int):
         return sizes
     least = op.ReduceMin(op.TopK(sizes, [size(op, count)], axis=2, outputs=2)[0], axes=[2], keepdims=1)
@@ -119,7 +120,7 @@ def linalg_lstsq(op: Builder, self: Tensor, b: Tensor, rcond: float | None, driv
         missed = op.Sub(op.MatMul(matrices.x, solution), wanted)
         residuals = _if_tall(op, matrices, matrices.back(op.ReduceSumSquare(missed, axes=[1], keepdims=0), width))
     if driver in ("gelsd", "gelss"):
-        count = smaller(m, n)
+        count = SymbolicSize.smaller(m, n)
         singular = matrices.back(op.TopK(sizes, [size(op, count)], axis=2, outputs=2)[0], count)
     vector = right is not b
     return (
@@ -154,7 +155,7 @@ def _tolerance(op: Builder, matrices: Matrices, sizes: Tensor, atol: Tensor | No
         wide = op.cast(tolerance, torch.float64)
         return op.Reshape(wide, [-1, 1, 1]) if wide.rank else wide
 
-    side = op.cast(size(op, larger(matrices.rows, matrices.columns)), torch.float64)
+    side = op.cast(size(op, SymbolicSize.larger(matrices.rows, matrices.columns)), torch.float64)
     default = op.Mul(side, torch.finfo(matrices.dtype).eps)
     relative: Any = each(rtol) if rtol is not None else default
     if atol is None:

@@ -7,6 +7,7 @@ import math
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp.graph import Dim, SymbolicSize
 from onnxexp_aten.linalg.factorization import (
     Factors,
     Matrices,
@@ -28,13 +29,10 @@ from onnxexp_aten.linalg.matrix_sizes import (
     eye,
     matrix_sizes,
     numbers,
-    product,
     shaped,
     size,
-    smaller,
     triangle,
 )
-from onnxexp_aten.support.size_arithmetic import Dim
 from onnxexp_aten.support.tensor_sizes import vector, with_shape
 from onnxexp_aten.support.view_nodes import permuted, squeezed, swapped, unsqueezed
 
@@ -44,7 +42,7 @@ table = SymbolicTable("aten")
 def _lapack_pivots(op: Builder, matrices: Matrices, found: Factors) -> Tensor:
     counted = op.cast(op.Add(found.pivots, 1), torch.int32)
     together = counted if matrices.count == 1 else op.Transpose(counted, perm=[1, 0, 2, 3])
-    return matrices.back(together, smaller(matrices.rows, matrices.columns))
+    return matrices.back(together, SymbolicSize.smaller(matrices.rows, matrices.columns))
 
 
 # Determinants
@@ -161,7 +159,7 @@ def linalg_matrix_power(op: Builder, self: Tensor, n: int) -> Tensor:
 def linalg_tensorinv(op: Builder, self: Tensor, ind: int) -> Tensor:
     """linalg_tensorinv(Tensor self, int ind=2) -> Tensor"""
     sizes = matrix_sizes(op, self)
-    n = product(sizes[ind:])
+    n = math.prod(sizes[ind:])
     return shaped(op, linalg_inv(op, shaped(op, self, [n, n])), [*sizes[ind:], *sizes[:ind]])
 
 
@@ -230,7 +228,7 @@ def linalg_tensorsolve(op: Builder, self: Tensor, other: Tensor, dims: list[int]
     behind = [dim % rank for dim in dims or ()]
     turned = permuted(op, self, [*(axis for axis in range(rank) if axis not in behind), *behind])
     sizes = matrix_sizes(op, turned)[len(other.shape) :]
-    n = product(sizes)
+    n = math.prod(sizes)
     return shaped(op, linalg_solve(op, shaped(op, turned, [n, n]), shaped(op, other, [n]), True), sizes)
 
 
@@ -289,7 +287,7 @@ def linalg_lu(op: Builder, A: Tensor, pivot: bool) -> tuple[Tensor, Tensor, Tens
 
 def _lower_and_upper(op: Builder, matrices: Matrices, factors: Tensor) -> tuple[Tensor, Tensor]:
     m, n = matrices.rows, matrices.columns
-    k = smaller(m, n)
+    k = SymbolicSize.smaller(m, n)
     left, right = cut(op, factors, 2, 0, k), cut(op, factors, 1, 0, k)
     unit = diagonal_mask(op, m, k)
     lower, upper = triangle(op, left, upper=False, beside=1, other=unit), triangle(op, right, upper=True)
@@ -301,7 +299,7 @@ def _exchanged(op: Builder, pivots: Tensor, matrices: Matrices, x: Tensor, *, ba
 
     The pivots are int32[*batch, k].
     """
-    count = smaller(matrices.rows, matrices.columns)
+    count = SymbolicSize.smaller(matrices.rows, matrices.columns)
     others = op.Sub(op.cast(shaped(op, pivots, [matrices.count, count, 1]), torch.int64), 1)
     rows = row_numbers(op, matrices.rows)
 

@@ -12,22 +12,19 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp.graph import Dim, SymbolicSize
 from onnxexp_aten.linalg.factorization import Matrices, apply_q, householder, row_numbers
 from onnxexp_aten.linalg.matrix_sizes import (
     cut,
     diagonal_mask,
-    difference,
     dims,
     eye,
     numbers,
     parts,
     size,
-    smaller,
-    total,
     triangle_mask,
     zeros,
 )
-from onnxexp_aten.support.size_arithmetic import Dim
 from onnxexp_aten.support.tensor_sizes import with_shape
 from onnxexp_aten.support.view_nodes import swapped
 
@@ -44,18 +41,18 @@ def _next(op: Builder, count: Dim) -> Tensor:
     one place around a ring: to the right in the first half, to the left in the second. After count - 1 rounds every pair has
     met.
     """
-    place, half, last = numbers(op, count), size(op, _half(count)), size(op, difference(count, 1))
+    place, half, last = numbers(op, count), size(op, _half(count)), size(op, count - 1)
     inner = op.Where(op.Less(place, half), op.Sub(place, 1), op.Add(place, 1))
     ends = op.Where(op.Equal(place, last), op.Sub(half, 1), inner)
     return op.Where(op.Equal(place, 1), half, op.Where(op.Equal(place, 0), 0, ends))
 
 
 def _half(count: Dim) -> Dim:
-    return count // 2 if isinstance(count, int) else f"({count}) // 2"
+    return count // 2
 
 
 def _even_size(count: Dim) -> Dim:
-    return count + count % 2 if isinstance(count, int) else f"2*(({count} + 1) // 2)"
+    return 2 * ((count + 1) // 2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +74,7 @@ def rotated_with_turns(op: Builder, a: Tensor) -> Tensor:
     """
     batch, m, n = dims(a)
     both = op.Concat(_even(op, a), eye(op, batch, n, _even_size(n)), axis=1)
-    return _turned(op, with_shape(both, [batch, total(m, n), _even_size(n)]), m)
+    return _turned(op, with_shape(both, [batch, m + n, _even_size(n)]), m)
 
 
 def _rotated(op: Builder, a: Tensor) -> _Rotated:
@@ -86,7 +83,7 @@ def _rotated(op: Builder, a: Tensor) -> _Rotated:
     both = rotated_with_turns(op, a)
     sizes, order = op.TopK(_lengths(op, cut(op, both, 1, 0, m)), [size(op, n)], axis=2, outputs=2)
     chosen = op.cast(op.Equal(row_numbers(op, _even_size(n)), order), torch.float64)
-    columns, turned = parts(op, with_shape(op.MatMul(both, chosen), [batch, total(m, n), n]), 1, m, n)
+    columns, turned = parts(op, with_shape(op.MatMul(both, chosen), [batch, m + n, n]), 1, m, n)
     return _Rotated(columns, with_shape(sizes, [batch, 1, n]), turned)
 
 
@@ -99,7 +96,7 @@ def singular_values(op: Builder, a: Tensor) -> Tensor:
     if is_wide(m, n):
         return singular_values(op, swapped(op, a, 1, 2))
     lengths = _lengths(op, _turned(op, _even(op, a), m))
-    count = smaller(m, n)
+    count = SymbolicSize.smaller(m, n)
     return with_shape(op.TopK(lengths, [size(op, count)], axis=2, outputs=2)[0], [batch, 1, count])
 
 
@@ -113,7 +110,7 @@ def _even(op: Builder, a: Tensor) -> Tensor:
     batch, m, n = dims(a)
     if _even_size(n) == n:
         return a
-    padded = op.Concat(a, zeros(op, batch, m, difference(_even_size(n), n)), axis=2)
+    padded = op.Concat(a, zeros(op, batch, m, _even_size(n) - n), axis=2)
     return with_shape(padded, [batch, m, _even_size(n)])
 
 
@@ -140,7 +137,7 @@ def _turned(op: Builder, x: Tensor, m: Dim) -> Tensor:
 
 
 def _rounds(op: Builder, count: Dim) -> int | Tensor:
-    between = size(op, difference(count, 1))
+    between = size(op, count - 1)
     return _SWEEPS * between if isinstance(between, int) else op.Mul(between, _SWEEPS)
 
 
@@ -165,7 +162,7 @@ def _singular(op: Builder, matrices: Matrices) -> tuple[Tensor, Tensor, Tensor]:
     """
     wide = is_wide(matrices.rows, matrices.columns)
     found = _rotated(op, swapped(op, matrices.x, 1, 2) if wide else matrices.x)
-    count = smaller(matrices.rows, matrices.columns)
+    count = SymbolicSize.smaller(matrices.rows, matrices.columns)
     columns, sizes = cut(op, found.columns, 2, 0, count), cut(op, found.sizes, 2, 0, count)
     divisor = op.Where(op.cast(sizes, torch.bool), sizes, op.constant(1.0, torch.float64))
     other = with_shape(op.Div(columns, divisor), dims(columns))
@@ -182,7 +179,7 @@ def _orthonormal(op: Builder, x: Tensor, columns: Dim) -> Tensor:
     diagonal = op.ReduceSum(op.Where(diagonal_mask(op, m, n), found.x, op.constant(0.0, torch.float64)), axes=[1], keepdims=1)
     signs = op.Where(op.Less(diagonal, 0.0), op.constant(-1.0, torch.float64), op.constant(1.0, torch.float64))
     if columns != n:
-        signs = op.Concat(signs, zeros(op, batch, 1, difference(columns, n), value=1.0), axis=2)
+        signs = op.Concat(signs, zeros(op, batch, 1, columns - n, value=1.0), axis=2)
     return with_shape(op.Mul(apply_q(op, found, eye(op, batch, m, columns)), signs), [batch, m, columns])
 
 
@@ -194,7 +191,7 @@ def linalg_svd(
     -> (Tensor U, Tensor S, Tensor Vh)"""
     matrices = Matrices(op, A)
     m, n = matrices.rows, matrices.columns
-    k = smaller(m, n)
+    k = SymbolicSize.smaller(m, n)
     width, height = (m, n) if full_matrices else (k, k)
     if 0 in (m, n):
         nothing = op.Squeeze(matrices.unit(1, 0), axes=[len(matrices.batch)])

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp.graph import SymbolicSize
 from onnxexp_aten.math.arithmetic import both, floor_divide, nonzero, select
 from onnxexp_aten.math.bitwise_fallback import bitwise
 from onnxexp_aten.support.kernel_dtypes import LEAST_DTYPE, compare, compute, runs
@@ -100,7 +101,7 @@ def allclose(op: Builder, self: Tensor, other: Tensor, rtol: float, atol: float,
 @table("equal")
 def equal_tensors(op: Builder, self: Tensor, other: Tensor) -> Any:
     """equal(Tensor self, Tensor other) -> bool"""
-    if self.shape is None or other.shape is None or any(isinstance(size, str) for size in (*self.shape, *other.shape)):
+    if self.shape is None or other.shape is None or any(isinstance(size, SymbolicSize) for size in (*self.shape, *other.shape)):
         op.decline("the shapes must be known at export")
     return False if self.shape != other.shape else _all(op, equal(op, *promote(op, self, other)))
 

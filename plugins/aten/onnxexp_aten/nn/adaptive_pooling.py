@@ -25,10 +25,10 @@ table = SymbolicTable("aten")
 class _Axis:
     """One axis to pool: its number, its sizes before and after pooling.
 
-    `given` is the size after pooling as the call has it.
+    A size is an int where it is static, else an expression. `given` is the size after pooling as the call has it.
     """
 
-    def __init__(self, number: int, before: int | str, after: int | str, given: Any) -> None:
+    def __init__(self, number: int, before: Any, after: Any, given: Any) -> None:
         self.number = number
         self.before = before
         self.after = after

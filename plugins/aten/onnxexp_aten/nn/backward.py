@@ -9,22 +9,23 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp.graph import SymbolicSize
 from onnxexp_aten.indexing.scatter import scatter_elements
 from onnxexp_aten.nn.convolution import convolve
 from onnxexp_aten.reduction.reductions import reduced
 from onnxexp_aten.support.arguments import expand_scalar, rank_of
 from onnxexp_aten.support.constant_of_shape import filled
 from onnxexp_aten.support.kernel_dtypes import compute
-from onnxexp_aten.support.tensor_sizes import size_at, with_shape
+from onnxexp_aten.support.tensor_sizes import fixed, size_at, with_shape
 from onnxexp_aten.support.view_nodes import reshaped, sliced, swapped
 
 table = SymbolicTable("aten")
 
 
 def _sizes(op: Builder, x: Tensor, dims: int) -> list[int]:
-    if x.shape is None or any(isinstance(size, str) for size in x.shape[-dims:]):
+    if x.shape is None or any(isinstance(size, SymbolicSize) for size in x.shape[-dims:]):
         op.decline("the sizes must be known at export")
-    return [int(size) for size in x.shape[-dims:]]
+    return fixed(x.shape[-dims:])
 
 
 @table("convolution_backward")

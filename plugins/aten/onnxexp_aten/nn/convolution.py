@@ -10,6 +10,7 @@ from onnxexp_aten.shape.padding import padded
 from onnxexp_aten.support.arguments import expand_scalar, none_if_default, rank_of
 from onnxexp_aten.support.axis_products import batched
 from onnxexp_aten.support.kernel_dtypes import compute, warn_of_rounding
+from onnxexp_aten.support.tensor_sizes import fixed
 from onnxexp_aten.support.view_nodes import permuted, unsqueezed
 
 table = SymbolicTable("aten")
@@ -52,8 +53,8 @@ def _symmetric(padding: Any, weight: Tensor, op: Builder) -> list[int]:
 def _same(weight: Tensor, dilation: Any) -> list[int]:
     """Return the padding of torch's mode "same"; an odd amount goes to the end."""
     assert weight.shape is not None
-    kernel = weight.shape[2:]
-    totals = [step * (int(size) - 1) for step, size in zip(expand_scalar(dilation, len(kernel)), kernel, strict=True)]
+    kernel = fixed(weight.shape[2:])
+    totals = [step * (size - 1) for step, size in zip(expand_scalar(dilation, len(kernel)), kernel, strict=True)]
     return [total // 2 for total in totals] + [total - total // 2 for total in totals]
 
 

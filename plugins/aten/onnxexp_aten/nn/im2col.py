@@ -14,7 +14,7 @@ from onnxexp_aten.shape.padding import padded
 from onnxexp_aten.support.arguments import expand_scalar, rank_of
 from onnxexp_aten.support.axis_products import batched
 from onnxexp_aten.support.kernel_dtypes import has_operator, running_dtype
-from onnxexp_aten.support.tensor_sizes import size_at
+from onnxexp_aten.support.tensor_sizes import fixed, size_at
 from onnxexp_aten.support.view_nodes import permuted, squeezed, unsqueezed
 
 table = SymbolicTable("aten")
@@ -31,7 +31,7 @@ def im2col(op: Builder, self: Tensor, kernel_size: Any, dilation: Any, padding: 
         channels = size_at(op, x, 1)
         if _tiles(op, x, kernel, steps, strides):
             assert x.shape is not None
-            counts = [int(size) // width for size, width in zip(x.shape[2:], kernel, strict=True)]
+            counts = [size // width for size, width in zip(fixed(x.shape[2:]), kernel, strict=True)]
             windows = op.Reshape(x, [0, channels, counts[0], kernel[0], counts[1], kernel[1]])
             windows = permuted(op, windows, [0, 1, 3, 5, 2, 4])
         else:

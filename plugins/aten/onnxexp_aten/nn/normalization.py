@@ -9,11 +9,12 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp.graph import SymbolicSize
 from onnxexp_aten.creation.filled_tensors import out_dtype
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.constant_of_shape import filled
 from onnxexp_aten.support.kernel_dtypes import compute, runs
-from onnxexp_aten.support.tensor_sizes import size_at
+from onnxexp_aten.support.tensor_sizes import fixed, size_at
 from onnxexp_aten.support.view_nodes import reshaped, unsqueezed
 
 table = SymbolicTable("aten")
@@ -253,8 +254,8 @@ def group_norm(
     shape = input.shape or ()
     if shape[1] == num_groups and len(shape) > 2:
         return _by_instance(op, input, weight, bias, eps)
-    dynamic = sum(isinstance(size, str) for size in shape[1:])
-    grouped = op.Reshape(input, [0, num_groups, -1 if dynamic else math.prod(map(int, shape[1:])) // num_groups])
+    dynamic = sum(isinstance(size, SymbolicSize) for size in shape[1:])
+    grouped = op.Reshape(input, [0, num_groups, -1 if dynamic else math.prod(fixed(shape[1:])) // num_groups])
     alone = _by_instance(op, grouped, None, None, eps)
     whole = reshaped(op, alone, shape) if dynamic <= 1 else op.Reshape(alone, op.Shape(input))
     scale, shift = (None if values is None else op.cast(values, input.dtype) for values in (weight, bias))

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp.graph import Dim, SymbolicSize
 from onnxexp_aten.indexing.scatter import scatter_elements
 from onnxexp_aten.shape.padding import padded as with_padding
 from onnxexp_aten.support.arguments import expand_scalar, none_if_default, rank_of
@@ -70,14 +71,14 @@ class Windows:
         }
 
 
-def _end(size: int | str, reach: int, stride: int, begin: int) -> int:
+def _end(size: Dim, reach: int, stride: int, begin: int) -> int:
     """Compute the end padding for which ONNX's floor mode matches torch's ceil mode.
 
     torch adds a last window that reaches up to stride - 1 beyond the padding, unless it starts behind the axis. Both rules
     bound the end of a window from above. ONNX's own ceil_mode lacks the second rule, and does not exist before opset 10.
     """
     end = min(reach - 1, begin + stride - 1)
-    if isinstance(size, str):
+    if isinstance(size, SymbolicSize):
         return end
     steps = (size + begin + end - reach) // stride
     if steps == (size + 2 * begin - reach) // stride:
@@ -258,6 +259,6 @@ def max_unpool(op: Builder, self: Tensor, indices: Tensor, output_size: list[Any
 def _static(op: Builder, x: Tensor) -> tuple[Any, ...]:
     """Return the sizes of a tensor; decline the call where a spatial one is dynamic."""
     assert x.shape is not None
-    if any(isinstance(size, str) for size in x.shape[2:]):
+    if any(isinstance(size, SymbolicSize) for size in x.shape[2:]):
         op.decline("the spatial sizes must be known at export")
     return x.shape

@@ -27,12 +27,13 @@ table = SymbolicTable("aten")
 class Axis:
     """One axis: its number, its sizes before and after, torch's scale.
 
-    A size is a string where it is dynamic. `given` is the size after as the call has it; None where only the scale was given.
+    A size is an int where it is static, else an expression. `given` is the size after as the call has it; None where only the
+    scale was given.
     """
 
     number: int
-    before: int | str
-    after: int | str
+    before: Any
+    after: Any
     given: int | Tensor | None
     scale: float | None
 

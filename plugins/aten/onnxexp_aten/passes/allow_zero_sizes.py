@@ -9,9 +9,9 @@ from types import MappingProxyType
 
 import onnx_ir as ir
 
+from onnxexp.graph import Dim
 from onnxexp.rewriting import RewritePass, Rewriter
 from onnxexp_aten.passes.matching import source_of
-from onnxexp_aten.support.size_arithmetic import Dim
 
 _INT64 = ir.TensorType(ir.DataType.INT64)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from onnxexp.graph import Graph, Node, TensorType, Value
+from onnxexp.graph import Dim, Graph, Node, TensorType, Value
 
 EQUAL_BAGS = "aten.equal_bags"
 """Key in `ExportContext.plugin_data`: the number of indices in each bag, by the first output of an embedding bag."""
@@ -49,5 +49,5 @@ def _count(node: Node, makers: Mapping[Value, Node]) -> int | None:
     return step if (*sizes,) == (*(bags or ()), step) else None
 
 
-def _sizes(value: Any) -> tuple[int | str, ...] | None:
+def _sizes(value: Any) -> tuple[Dim, ...] | None:
     return value.type.sizes if isinstance(value, Value) and isinstance(value.type, TensorType) else None

@@ -7,7 +7,7 @@ that is negative; a tensor created with its length, as ``torch.zeros(x[1:].shape
 from __future__ import annotations
 
 from onnxexp import ExportContext
-from onnxexp.graph import Graph, TensorType
+from onnxexp.graph import Graph, SymbolicSize, TensorType
 from onnxexp_aten.passes.input_sizes import InputSizes
 
 _OTHER = 3
@@ -34,7 +34,7 @@ class FindNegativeSizes:
         return False
 
 
-def _created(graph: Graph) -> list[str]:
+def _created(graph: Graph) -> list[SymbolicSize]:
     """List the symbolic sizes of tensors that are computed without another tensor."""
     made = (
         output.type
@@ -43,4 +43,4 @@ def _created(graph: Graph) -> list[str]:
         for output in node.outputs
     )
     sizes = (size for type_ in made if isinstance(type_, TensorType) for size in type_.sizes or ())
-    return list(dict.fromkeys(size for size in sizes if isinstance(size, str)))
+    return list(dict.fromkeys(size for size in sizes if isinstance(size, SymbolicSize)))

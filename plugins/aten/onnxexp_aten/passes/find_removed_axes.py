@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onnxexp import ExportContext
-from onnxexp.graph import Graph, Node, TensorType, Value
+from onnxexp.graph import Graph, Node, SymbolicSize, TensorType, Value
 from onnxexp_aten.passes.input_sizes import InputSizes
 
 _OTHER = 3
@@ -35,7 +35,7 @@ class FindRemovedAxes:
         return False
 
 
-def _squeezed(node: Node) -> Iterator[str]:
+def _squeezed(node: Node) -> Iterator[SymbolicSize]:
     """Yield the symbolic sizes of axes that a squeeze would remove if they were 1."""
     if node.op.partition(".")[0] != "aten::squeeze":
         return
@@ -44,4 +44,4 @@ def _squeezed(node: Node) -> Iterator[str]:
     if not sizes:
         return
     chosen = range(len(sizes)) if not dims else dims[0] if isinstance(dims[0], (list, tuple)) else dims
-    yield from (size for size in (sizes[dim] for dim in chosen) if isinstance(size, str))
+    yield from (size for size in (sizes[dim] for dim in chosen) if isinstance(size, SymbolicSize))

@@ -13,13 +13,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from onnxexp import ExportContext, warn
-from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value
+from onnxexp.graph import Dim, Graph, Node, ScalarType, SymbolicSize, TensorType, Value
 from onnxexp_aten.passes.input_sizes import InputSizes, Sizes
 
 _SLICES = ("aten::slice.Tensor", "aten::slice_scatter")
 _SPLITS = ("aten::tensor_split.indices", "aten::hsplit.array", "aten::vsplit.array", "aten::dsplit.array")
 _OTHERS = (3, 4, 7, 12)
 """Sizes of the other axes, tried with a size of 0 or 1."""
+_UNKNOWN = SymbolicSize("?")
 _FIX = (
     "torch takes a dynamic size for 2 or more; at 1, this slice has another length. Write that line for any size, or limit the "
     "sizes in dynamic_shapes (Dim.DYNAMIC(min=2))."
@@ -135,12 +136,12 @@ def _axis(op: str, x: Value) -> int:
     return {"aten::vsplit.array": 0, "aten::dsplit.array": 2}.get(op, 0 if sizes is not None and len(sizes) == 1 else 1)
 
 
-def _size(value: Value, dim: int) -> int | str:
+def _size(value: Value, dim: int) -> Dim:
     sizes = value.type.sizes if isinstance(value.type, TensorType) else None
-    return "unknown" if sizes is None else sizes[dim]
+    return _UNKNOWN if sizes is None else sizes[dim]
 
 
 def _limit(limit: Any) -> Any:
     if not isinstance(limit, Value):
         return limit
-    return (isinstance(limit.type, ScalarType) and limit.type.expr) or "unknown"
+    return (isinstance(limit.type, ScalarType) and limit.type.expr) or _UNKNOWN

@@ -6,10 +6,10 @@ from types import MappingProxyType
 
 import onnx_ir as ir
 
+from onnxexp.graph import Dim
 from onnxexp.rewriting import RewritePass, Rewriter
 from onnxexp_aten.passes.matching import producer
 from onnxexp_aten.passes.view_rules import known_dims, perm_of, reshaped
-from onnxexp_aten.support.size_arithmetic import Dim
 
 
 def _before_repeat(value: ir.Value | None) -> tuple[ir.Node, int] | None:

@@ -8,10 +8,10 @@ import onnx_ir as ir
 import torch
 
 from onnxexp import Builder, Options
+from onnxexp.graph import Dim
 from onnxexp.rewriting import RewritePass, Rewriter
 from onnxexp_aten.passes.view_rules import known_dims, reshaped, transposed
 from onnxexp_aten.support.kernel_dtypes import runs
-from onnxexp_aten.support.size_arithmetic import Dim, product_of
 
 __all__ = ["FuseRotary"]
 
@@ -77,7 +77,7 @@ class FuseRotary(RewritePass):
         if own == 1:
             rows = [reshaped(rewriter, half, [length, width]) for half in halves]
             return [packed, rewriter.constant([0]), *rows]  # the first row belongs to the first position
-        rows = [reshaped(rewriter, half, [product_of([batch, length]) or "rows", width]) for half in halves]
+        rows = [reshaped(rewriter, half, [batch * length, width]) for half in halves]
         return [packed, self._places(rewriter, halves[0]), *rows]
 
     def _places(self, rewriter: Rewriter, table: ir.Value) -> ir.Value:
@@ -88,7 +88,7 @@ class FuseRotary(RewritePass):
             shape = rewriter.emit("Shape", [table], sizes=[3], type_=zero.type)[0]
             sizes = rewriter.one("Gather", [shape, rewriter.constant([0, 1])], sizes=[2])
             count = rewriter.one("ReduceProd", [sizes], {"keepdims": 0}, [])
-            numbers = rewriter.one("Range", [zero, count, one], sizes=["rows"])
+            numbers = rewriter.one("Range", [zero, count, one], sizes=[batch * length])
             self._numbered[table] = rewriter.one("Reshape", [numbers, sizes], sizes=[batch, length])
         return self._numbered[table]
 

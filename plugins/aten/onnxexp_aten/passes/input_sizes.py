@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -12,9 +11,8 @@ import torch
 from torch.export import Dim
 
 from onnxexp import ExportContext
-from onnxexp.checking import size_at
 from onnxexp.frontends import DynamicSpec
-from onnxexp.graph import Graph, TensorType
+from onnxexp.graph import Graph, SymbolicSize, TensorType
 
 SPEC = "aten.spec"
 """Key in `ExportContext.plugin_data`: the `DynamicSpec` of the export."""
@@ -36,10 +34,8 @@ class InputSizes:
         self.axes: dict[str, tuple[int, int]] = {}
         for index, type_ in enumerate(self._types):
             for axis, size in enumerate(type_.sizes or () if isinstance(type_, TensorType) else ()):
-                if isinstance(size, str):
-                    self.axes.setdefault(size, (index, axis))
-        names = "|".join(re.escape(name) for name in sorted(self.axes, key=len, reverse=True))
-        self._names = re.compile(rf"(?<!\w)(?:{names})(?!\w)")
+                if isinstance(size, SymbolicSize):
+                    self.axes.setdefault(size.text, (index, axis))
 
     @classmethod
     def of(cls, graph: Graph, context: ExportContext) -> InputSizes | None:
@@ -49,8 +45,8 @@ class InputSizes:
 
     def names(self, *sizes: Any) -> list[str]:
         """Return the names of the axes on which sizes depend."""
-        found = (name for size in sizes for name in self._names.findall(str(size)))
-        return list(dict.fromkeys(found)) if self.axes else []
+        found = (name for size in sizes if isinstance(size, SymbolicSize) for name in size.parts(self.axes))
+        return list(dict.fromkeys(found))
 
     def allows(self, point: Sizes) -> bool:
         """Return whether sizes are within the user's ranges and the restrictions so far."""
@@ -83,14 +79,9 @@ class InputSizes:
 
     def value(self, size: Any, point: Sizes) -> int | None:
         """Evaluate a size; return None where it depends on anything else."""
-        if not isinstance(size, str):
-            return size if isinstance(size, int) else None
-        return _number(self._names.sub(lambda name: f"({point.get(name[0], name[0])})", size))
-
-
-@functools.lru_cache
-def _number(text: str) -> int | None:
-    return size_at(text, {})
+        if isinstance(size, SymbolicSize):
+            return size.at(point)
+        return size if isinstance(size, int) else None
 
 
 def _differ(axes: Sequence[tuple[int, int]], small: int, leaves: Sequence[Any]) -> bool:

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import onnx_ir as ir
 
+from onnxexp.graph import Dim, SymbolicSize
 from onnxexp.rewriting import Rewriter
 from onnxexp_aten.passes.matching import only_used_by, producer, source_of
-from onnxexp_aten.support.size_arithmetic import Dim, partition
+from onnxexp_aten.support.axis_groups import partition
 
 
 def known_dims(value: ir.Value | None) -> tuple[Dim, ...]:
@@ -192,7 +193,7 @@ def _reshape_chain(x: ir.Value) -> Iterator[ir.Value]:
 
 def _target(before: Sequence[Dim], sizes: Sequence[Dim]) -> list[int] | None:
     """Return a Reshape's constant target, or None with two sizes known at run time."""
-    copied = [isinstance(size, str) and axis < len(before) and before[axis] == size for axis, size in enumerate(sizes)]
+    copied = [isinstance(size, SymbolicSize) and axis < len(before) and before[axis] == size for axis, size in enumerate(sizes)]
     target = [size if isinstance(size, int) else 0 if same else -1 for size, same in zip(sizes, copied, strict=True)]
     return target if target.count(-1) <= 1 else None
 

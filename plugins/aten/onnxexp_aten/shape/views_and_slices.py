@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp.graph import SymbolicSize
 from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.tensor_sizes import size_at, sizes_of, vector, with_shape
 from onnxexp_aten.support.view_nodes import END, expanded, permuted, reshaped, sliced, squeezed, swapped, unsqueezed
@@ -49,7 +50,7 @@ def view_dtype(op: Builder, self: Tensor, dtype: torch.dtype) -> Tensor:
 def reshape_as(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     """view_as(Tensor(a) self, Tensor other) -> Tensor(a)"""
     sizes = sizes_of(op)
-    if sizes is None or self.shape is None or sum(isinstance(size, str) for size in sizes) > 1:
+    if sizes is None or self.shape is None or sum(isinstance(size, SymbolicSize) for size in sizes) > 1:
         return op.Reshape(self, op.Shape(other))
     return reshaped(op, self, sizes)
 
@@ -189,7 +190,7 @@ def expand(op: Builder, self: Tensor, size: list[Any], implicit: bool = False) -
 def expand_as(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     """expand_as(Tensor(a) self, Tensor other) -> Tensor(a)"""
     sizes = sizes_of(op)
-    if sizes is None or self.shape is None or (sum(isinstance(size, str) for size in sizes) > 1 and sizes != self.shape):
+    if sizes is None or self.shape is None or (sum(isinstance(size, SymbolicSize) for size in sizes) > 1 and sizes != self.shape):
         return op.Expand(self, op.Shape(other))
     return expanded(op, self, sizes, others=[other])
 

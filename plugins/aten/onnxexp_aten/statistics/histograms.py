@@ -17,7 +17,7 @@ from onnxexp_aten.shape.concatenation import joined, stack
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.constant_of_shape import full_of, sizes_like
 from onnxexp_aten.support.kernel_dtypes import compute
-from onnxexp_aten.support.tensor_sizes import size_at
+from onnxexp_aten.support.tensor_sizes import fixed, size_at
 from onnxexp_aten.support.view_nodes import unsqueezed
 
 table = SymbolicTable("aten")
@@ -156,7 +156,7 @@ def histogramdd(op: Builder, self: Tensor, bins: Any, range: Any, weight: Tensor
 
 def _stacked(op: Builder, edges: list[Tensor], most: int) -> Tensor:
     """Stack the edges of several axes, [axes, edges], padded with infinities."""
-    padding = [op.constant([math.inf] * (most + 1 - int(size)), each.dtype) for each in edges for size in each.shape or ()]
+    padding = [op.constant([math.inf] * (most + 1 - size), each.dtype) for each in edges for size in fixed(each.shape or ())]
     return stack(op, [joined(op, list(pair), 0) for pair in zip(edges, padding, strict=True)], 0)
 
 

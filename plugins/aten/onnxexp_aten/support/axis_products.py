@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, Tensor
+from onnxexp.graph import Dim
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.view_nodes import squeezed, swapped, unsqueezed
 
@@ -31,7 +32,7 @@ def linear_map_matrix(op: Builder, rows: int, function: Callable[[torch.Tensor],
         return op.constant(function(torch.eye(rows, dtype=torch.float64)[None])[0].to(dtype))
 
 
-def axis_sizes(op: Builder, x: Tensor, dims: int) -> list[int | str]:
+def axis_sizes(op: Builder, x: Tensor, dims: int) -> list[Dim]:
     """Return the sizes of the last `dims` axes."""
     rank_of(op, x)
     assert x.shape is not None

@@ -5,13 +5,12 @@ A dynamic size comes from an argument of the call that is this size, else from t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from onnxexp import Builder, ComplexTensor, Producer, Tensor
-from onnxexp.graph import TensorType
+from onnxexp.graph import Dim, TensorType
 from onnxexp_aten.support.arguments import rank_of
-from onnxexp_aten.support.size_arithmetic import Dim
 
 
 def with_shape(x: Tensor, sizes: Sequence[Dim]) -> Tensor:
@@ -39,7 +38,15 @@ def sizes_of(op: Builder, index: int = 0) -> tuple[Dim, ...] | None:
 def known_size(x: Tensor, axis: int) -> int:
     """Return a size that the operator's schema or the caller's checks make static."""
     assert x.shape is not None
-    return int(x.shape[axis])
+    (size,) = fixed([x.shape[axis]])
+    return size
+
+
+def fixed(sizes: Iterable[Dim]) -> list[int]:
+    """Return sizes that are all numbers."""
+    found = [size for size in sizes if isinstance(size, int)]
+    assert len(found) == len([*sizes])
+    return found
 
 
 def size_at(op: Builder, x: Tensor, axis: int) -> int | Tensor:

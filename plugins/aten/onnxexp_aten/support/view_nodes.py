@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, Tensor
+from onnxexp.graph import Dim, SymbolicSize
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.constant_of_shape import filled
-from onnxexp_aten.support.size_arithmetic import Dim
 from onnxexp_aten.support.tensor_sizes import run_time_size, size_at, vector, with_shape
 
 END = 2**63 - 1
@@ -82,11 +82,11 @@ def _target(shape: Sequence[Dim] | None, sizes: Sequence[Dim], given: Sequence[A
     """Return the target of a Reshape, and its axes known only at run time."""
     target: list[Any] = list(sizes)
     for axis, size in enumerate(sizes):
-        if isinstance(size, str) and shape is not None and axis < len(shape) and shape[axis] == size:
+        if isinstance(size, SymbolicSize) and shape is not None and axis < len(shape) and shape[axis] == size:
             target[axis] = 0
-        elif isinstance(size, str) and given is not None and isinstance(given[axis], int) and given[axis] > 0:
+        elif isinstance(size, SymbolicSize) and given is not None and isinstance(given[axis], int) and given[axis] > 0:
             target[axis] = given[axis]  # a number that the frontend read from a tensor has a symbolic size as well
-    missing = [axis for axis, size in enumerate(target) if isinstance(size, str)]
+    missing = [axis for axis, size in enumerate(target) if isinstance(size, SymbolicSize)]
     if missing:
         computed = [axis for axis in missing if sizes[axis] not in (shape or ())] if given is None else missing
         inferred = next((axis for axis in computed if given is None or not isinstance(given[axis], Tensor)), missing[-1])

@@ -116,7 +116,8 @@ class ContainerInputs:
 
 
 def _tensor(type_: Any) -> tuple[ir.TypeProtocol, ir.Shape]:
-    return ir.TensorType(onnx_dtype(type_.dtype)), ir.Shape(type_.sizes)
+    sizes = [size if isinstance(size, int) else size.text for size in type_.sizes]
+    return ir.TensorType(onnx_dtype(type_.dtype)), ir.Shape(sizes)
 
 
 def _check(name: str, value: TensorList) -> None:

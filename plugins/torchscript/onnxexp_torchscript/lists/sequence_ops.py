@@ -113,7 +113,7 @@ def _optional(op: Builder, absent: Any, value: Any, dtype: torch.dtype) -> Any:
         )
     tensor = op.constant(value)
     shape = TensorType(None, tensor.shape)
-    sizes = None if tensor.shape is None else ir.Shape(tensor.shape)
+    sizes = None if tensor.shape is None else ir.Shape([size if isinstance(size, int) else size.text for size in tensor.shape])
     type_ = ir.TypeAndShape(ir.TensorType(ir.tensor_adapters.from_torch_dtype(dtype)), sizes)
 
     def made(*of: Any) -> list[Any]:

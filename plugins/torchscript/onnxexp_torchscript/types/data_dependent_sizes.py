@@ -85,8 +85,8 @@ class UnbackedSizes:
         shape = fake.shape if isinstance(fake, AbstractTensor) else ()
         for size, seen in zip(shape, recorded.sizes or (), strict=False):
             expr = expr_of(size)
-            if isinstance(expr, sympy.Symbol) and self.env.is_unbacked_symint(expr):
-                self._observed.setdefault(expr, int(seen))
+            if isinstance(seen, int) and isinstance(expr, sympy.Symbol) and self.env.is_unbacked_symint(expr):
+                self._observed.setdefault(expr, seen)
 
     def differ_in_the_trace(self, before: ShapeEnvSnapshot) -> bool:
         """Return whether torch took sizes for equal that differ in the trace."""

@@ -24,7 +24,7 @@ from onnxexp.frontends import (
     SizeNames,
     fake_kernels,
 )
-from onnxexp.graph import Dim, ScalarType, SourceLocation, TensorType, Type, Value
+from onnxexp.graph import Dim, ScalarType, SourceLocation, SymbolicSize, TensorType, Type, Value
 from onnxexp.torch_ops import MutationInfo, overload
 from onnxexp_torchscript.jit.jit_schemas import changes_shape
 from onnxexp_torchscript.types.abstract_tensor import (
@@ -69,7 +69,8 @@ class TypeInference:
         self._traced = traced  # a second trace, at other sizes, shows sizes that are not equal there
         self.unbacked = UnbackedSizes()
         self.names = SizeNames()
-        self.texts: dict[str, Any] = {}
+        self.expressions: dict[SymbolicSize, Any] = {}
+        self._symbols: dict[tuple[str, int], Any] = {}
         self._fakes: dict[Value, Any] = {}
         self._made: dict[Value, Any] = {}
         self._dynamic: set[Value] = set()
@@ -131,15 +132,15 @@ class TypeInference:
         return base * step + offset if (step, offset) != (1, 0) else base
 
     def _named(self, name: str, size: int) -> Any:
-        key = f"{name}={size}"
-        if key not in self.texts:
+        key = name, size
+        if key not in self._symbols:
             symbol = sympy.Symbol(f"s{_FIRST + len(self.names)}", integer=True)
             self.env.add_backed_var_to_val(symbol, size)
             self.env.constrain_symbol_range(symbol, -int_oo, int_oo)
             self.env.var_to_sources[symbol] = [constant_source(f"__onnxexp_{symbol}")]
-            self.texts[key] = self.env.create_symintnode(symbol, hint=size)
+            self._symbols[key] = self.env.create_symintnode(symbol, hint=size)
             self.names[symbol] = self.names.unused(name)
-        return self.texts[key]
+        return self._symbols[key]
 
     # Recorded fakes
 
@@ -169,7 +170,7 @@ class TypeInference:
     def _from_type(self, type_: Type) -> Any:
         if isinstance(type_, ScalarType):
             return self.unbacked.any_number(type_.kind)
-        if type_.dtype is None or type_.sizes is None or any(isinstance(size, str) for size in type_.sizes):
+        if type_.dtype is None or type_.sizes is None or any(isinstance(size, SymbolicSize) for size in type_.sizes):
             return UNKNOWN
         return AbstractTensor(type_.dtype, type_.sizes)
 
@@ -344,7 +345,7 @@ class TypeInference:
         return ScalarType(kind_of(fake)) if isinstance(fake, (bool, int, float, *NUMBERS)) else TensorType(None, None)
 
     def _provisional(self, dtype: torch.dtype, sizes: Sequence[Any]) -> TensorType:
-        return TensorType(dtype, tuple([size if isinstance(size, int) else str(size.node.expr) for size in sizes]))
+        return TensorType(dtype, tuple([size if isinstance(size, int) else SymbolicSize(str(size.node.expr)) for size in sizes]))
 
     def expanded(self, expr: sympy.Expr) -> sympy.Expr:
         """Replace the symbols of long size expressions."""
@@ -352,23 +353,23 @@ class TypeInference:
             expr = expr.xreplace(self._long_of)
         return expr
 
-    def text(self, size: Any) -> Dim:
-        """Return a size, or its readable text."""
+    def dim_of(self, size: Any) -> Dim:
+        """Return a size of torch's as a number, or as an expression of names."""
         if isinstance(size, int):
             return size
         expr = size.node.expr if isinstance(size, torch.SymInt) else sympy.sympify(size, strict=True)
-        readable = self.names.text(self.expanded(expr))
-        if isinstance(readable, str):
-            self.texts.setdefault(readable, size)
+        readable = self.names.size(self.expanded(expr))
+        if isinstance(readable, SymbolicSize):
+            self.expressions.setdefault(readable, size)
         return readable
 
     def finish(self) -> None:
         """Write the readable types of all values, and drop the fakes."""
         for value, fake in {**self._fakes, **self._made}.items():
             if isinstance(fake, AbstractTensor) and value in self._dynamic:  # others have the type that was recorded
-                value.type = TensorType(fake.dtype, tuple(map(self.text, fake.shape)))
+                value.type = TensorType(fake.dtype, tuple(map(self.dim_of, fake.shape)))
             elif isinstance(fake, torch.SymInt):
-                value.type = ScalarType(int, str(self.text(fake)))
+                value.type = ScalarType(int, SymbolicSize(str(self.dim_of(fake))))
         self._fakes.clear()
         self._made.clear()
 
