@@ -74,7 +74,7 @@ FAULTS = {
         Fault((1, 23), r"test_own_biases\.py::test_a_part_of_a_weight\[10\]", "it inserts Round at opset 10, which has none"),
         Fault(
             (1, 23),
-            r"quantized/test_report\.py::test_states_and_reasons\[linear-(16 bits|weights only|no zero point)"
+            r"quantization_report/test_report\.py::test_states_and_reasons\[linear-(16 bits|weights only|no zero point)"
             r"|test_torchao\.py::test_weights_have_their_width",
             _FUSED,
         ),

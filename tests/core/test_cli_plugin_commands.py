@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onnxexp._cli import COMMANDS
+from onnxexp._cli import COMMANDS, plugin_commands
 from tests.core.commanding import Ran, install, run, separately
 
 Capsys = pytest.CaptureFixture[str]
@@ -110,6 +110,11 @@ def test_a_mistyped_name(packs: Packs, capsys: Capsys) -> None:
     packs.add("count-up")
     refused(run(capsys, "cuont-up", "6"), "invalid choice: 'cuont-up'", "did you mean 'count-up'?")
     refused(run(capsys, "exprot"), "did you mean 'export'?")
+
+
+def test_a_command_whose_distribution_is_missing(capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugin_commands, "discover", lambda group: ())
+    refused(run(capsys, "sweep", "zoo.toml"), "invalid choice: 'sweep'", "`pip install onnxexp-plugin-sweep` brings this command")
 
 
 def test_only_a_command_that_runs_is_imported(packs: Packs, tmp_path: Path, capsys: Capsys) -> None:

@@ -91,7 +91,7 @@ def _run_with_torch(path: Path) -> None:
 
 
 def _report(path: Path) -> None:
-    from onnxexp_quantized.report.model_file import load
+    from onnxexp_quantization_report.model_file import load
 
     load(path)
 

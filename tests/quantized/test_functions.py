@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from onnxexp import CaptureError
-from onnxexp_quantized.capture.function_table import FUNCTIONS
+from onnxexp_quantized.capture.functions import FUNCTIONS
 from onnxexp_quantized.capture.model_patches import stand_ins
 from onnxexp_quantized.capture.packed_weights import as_stand_in
 from onnxexp_quantized.capture.quantized_tensor import QuantizedTensor
@@ -65,9 +65,9 @@ def test_a_function(name: str, row: Row, tolerance: float, dtype: torch.dtype, m
     called = []
     find = FUNCTIONS.find
     monkeypatch.setattr(FUNCTIONS, "find", lambda name: called.append(name) or find(name))
-    with stand_ins(torch.nn.Module()):
+    with stand_ins(torch.nn.Module(), FUNCTIONS):
         actual = row(Operands(stand_in))
-    agree(expected, actual, tolerance)
+        agree(expected, actual, tolerance)
     assert name in called or name in ("dequantize", "slice", "size", "unbind", "data")
 
 
@@ -75,7 +75,7 @@ def test_a_function(name: str, row: Row, tolerance: float, dtype: torch.dtype, m
 def test_a_quantized_out_is_refused(name: str) -> None:
     """torch's kernels keep the scale of `out`, overwrite it, or leave `out` as it was."""
     given = {each: as_stand_in(x) if x.is_quantized else x for each, x in operands(torch.quint8).items()}
-    with stand_ins(torch.nn.Module()), pytest.raises(CaptureError, match="use what it returns"):
+    with stand_ins(torch.nn.Module(), FUNCTIONS), pytest.raises(CaptureError, match="use what it returns"):
         OUT[name][0](Operands(given))
 
 
@@ -83,3 +83,14 @@ def test_each_function_has_a_row() -> None:
     rows = {name for table in samples.__all__ for name in vars(samples)[table]}
     unpacking = {name for name in FUNCTIONS.names() if "_unpack" in name}  # the rows of packing call these
     assert {*FUNCTIONS.names()} - unpacking <= rows
+
+
+def test_dynamo_traces_the_functions() -> None:
+    class Doubled(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = QuantizedTensor(x, 0.1, 3, torch.quint8)
+            return torch.cat([x, x]).integers
+
+    with stand_ins(Doubled(), FUNCTIONS):
+        program = torch.export.export(Doubled(), (torch.ones(2, dtype=torch.uint8),), strict=True)
+    assert [node.target for node in program.graph.nodes if node.op == "call_function"] == [torch.ops.aten.cat.default]

@@ -22,6 +22,7 @@ from onnxexp._cli.signals import Terminated, signals_raised
 from onnxexp._cli.standard_streams import complain, discard, open_closed_streams
 from onnxexp._cli.text_or_json import Output, readable
 from onnxexp._errors import OnnxExporterError
+from onnxexp._plugins.own_distributions import OWNERS
 from onnxexp._suggest import nearest
 from onnxexp._version import __version__
 
@@ -48,12 +49,16 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _suggestion(message: str, parser: argparse.ArgumentParser) -> str:
-    """Suggest the nearest known option or choice, as " (did you mean ...?)"."""
+    """Suggest the nearest known option or choice, or the plugin to install."""
     option = re.match(r"unrecognized arguments: (--[\w-]+)", message)
     if option is not None:
         return nearest(option[1], sorted(_options(parser)))
     choice = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
-    return "" if choice is None else nearest(choice[1], re.findall(r"[\w-]+", choice[2]))
+    if choice is None:
+        return ""
+    if message.startswith("argument COMMAND:") and (owner := OWNERS.get((plugin_commands.GROUP, choice[1]))) is not None:
+        return f"; `pip install {owner}` brings this command"
+    return nearest(choice[1], re.findall(r"[\w-]+", choice[2]))
 
 
 def _options(parser: argparse.ArgumentParser) -> Iterator[str]:

@@ -13,9 +13,9 @@ import torch
 from onnxexp import Builder, ExportContext, OptionError, Options, hookimpl
 from onnxexp.commands import nearest
 from onnxexp.graph import Graph, Node
-from onnxexp_quantized.capture import functions  # noqa: F401 - it fills the table of functions
 from onnxexp_quantized.capture.fake_quantize_modules import constant_fake_quantization
 from onnxexp_quantized.capture.forward_hooks import hooked
+from onnxexp_quantized.capture.functions import FUNCTIONS
 from onnxexp_quantized.capture.inputs import quantized_inputs
 from onnxexp_quantized.capture.integer_form import IntegerForm
 from onnxexp_quantized.capture.model_patches import calls_quantizing, is_quantized, quantizing_functions, stand_ins
@@ -95,9 +95,9 @@ class Quantized:
         check_model(model, options.capture, quantized)
         plain = not quantized and isinstance(model, torch.nn.Module)
         if plain:
-            stack.enter_context(quantizing_functions())
+            stack.enter_context(quantizing_functions(FUNCTIONS))
         if quantized:
-            stack.enter_context(stand_ins(model))
+            stack.enter_context(stand_ins(model, FUNCTIONS))
         if quantized or (plain and calls_quantizing(model)):
             before = quantized_inputs(model, args, kwargs, forms)
             stack.enter_context(hooked(model, before, integer_outputs(context.plugin_data.setdefault(_OUTPUTS, {}))))

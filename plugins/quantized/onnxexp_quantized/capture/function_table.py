@@ -12,10 +12,17 @@ Generic: TypeAlias = "Callable[[Callable[..., Any], Sequence[Any], Mapping[str, 
 
 
 class FunctionTable:
-    """Implementations of torch's functions, by the names of `name_of`."""
+    """Implementations of torch's functions, by the names of `name_of`.
 
-    def __init__(self) -> None:
+    Args:
+        tables: The tables whose entries it has from the start. Raises ValueError where two of them have one name.
+    """
+
+    def __init__(self, *tables: FunctionTable) -> None:
         self._functions: dict[str, Callable[..., Any]] = {}
+        for table in tables:
+            for name, implementation in table._functions.items():
+                self._add([name], implementation)
 
     def __call__(self, *names: str) -> Callable[[Function], Function]:
         """Register an implementation that takes the arguments of the torch function.
@@ -36,12 +43,6 @@ class FunctionTable:
         """
         self._add(names.split(), implementation)
 
-    def include(self, *tables: FunctionTable) -> None:
-        """Add the entries of other tables."""
-        for table in tables:
-            for name, implementation in table._functions.items():
-                self._add([name], implementation)
-
     def find(self, name: str) -> Generic | None:
         return self._functions.get(name)
 
@@ -53,10 +54,6 @@ class FunctionTable:
             if name in self._functions:
                 raise ValueError(f"{name} has an implementation already")
             self._functions[name] = implementation
-
-
-FUNCTIONS = FunctionTable()
-"""The implementations on stand-ins. `onnxexp_quantized.capture.functions` adds those of all modules."""
 
 
 def name_of(func: Any) -> str:

@@ -1,7 +1,4 @@
-"""Collect the implementations of all torch functions on quantized tensors.
-
-The import of this module fills the table.
-"""
+"""The implementations of all torch functions on quantized tensors."""
 
 from __future__ import annotations
 
@@ -19,8 +16,20 @@ from onnxexp_quantized.capture import (
     recurrent,
     writing,
 )
-from onnxexp_quantized.capture.function_table import FUNCTIONS
+from onnxexp_quantized.capture.function_table import FunctionTable
 
-FUNCTIONS.include(parameters.table, layout.table, writing.table, prepacking.table, convolution_and_linear.table)
-FUNCTIONS.include(arithmetic.table, activation.table, normalization.table, pooling_and_resampling.table)
-FUNCTIONS.include(dynamic.table, embedding.table, recurrent.table)
+FUNCTIONS = FunctionTable(
+    parameters.table,
+    layout.table,
+    writing.table,
+    prepacking.table,
+    convolution_and_linear.table,
+    arithmetic.table,
+    activation.table,
+    normalization.table,
+    pooling_and_resampling.table,
+    dynamic.table,
+    embedding.table,
+    recurrent.table,
+)
+"""All functions that a stand-in can be an argument of. A capture hands them to `stand_ins`."""

@@ -13,7 +13,9 @@ import torch
 from onnxexp import is_in_onnx_export
 from onnxexp.frontends import is_scripted, replace_attributes
 from onnxexp_quantized.capture import byte_tables, dynamic, parameters, prepacking, recurrent
+from onnxexp_quantized.capture.function_table import FunctionTable
 from onnxexp_quantized.capture.packed_weights import is_packed, unpack
+from onnxexp_quantized.capture.quantized_tensor import implemented_by
 from onnxexp_quantized.capture.replaced_functions import replace_functions
 from onnxexp_quantized.capture.stored_tensors import quantized_weight, stored
 
@@ -60,30 +62,36 @@ def calls_quantizing(model: torch.nn.Module) -> bool:
 
 
 @contextlib.contextmanager
-def stand_ins(model: torch.nn.Module) -> Iterator[None]:
-    """Replace packed parameters, quantized tensors, and scales that are buffers."""
+def stand_ins(model: torch.nn.Module, functions: FunctionTable) -> Iterator[None]:
+    """Replace packed parameters, quantized tensors, and scales that are buffers.
+
+    Args:
+        model: The model.
+        functions: The implementations of torch's functions on stand-ins.
+    """
     with contextlib.ExitStack() as stack:
         for parent in list(model.modules()):
             for path, module in [("", parent), *parent.named_children()]:
                 if path in ("", "_packed_params") or type(module).__name__.endswith("PackedParams"):
                     stack.enter_context(_patched(parent, module))
-        stack.enter_context(quantizing_functions())
+        stack.enter_context(quantizing_functions(functions))
         stack.enter_context(replace_functions(recurrent.packed_sequences()))
         yield
 
 
 @contextlib.contextmanager
-def quantizing_functions() -> Iterator[None]:
+def quantizing_functions(functions: FunctionTable) -> Iterator[None]:
     """Replace torch's functions that quantize, inside the `with`.
 
-    The operators that read tables of bytes or take float16 weights are replaced too.
+    The operators that read tables of bytes or take float16 weights are replaced too. `functions` are the implementations on the
+    stand-ins that the replacements return.
     """
     operators: Any = torch.ops.quantized
     own = {**byte_tables.replacements(), **prepacking.half_prepacking()}
-    functions = [(torch, name, function) for name, function in QUANTIZING.items()]
+    quantizing = [(torch, name, function) for name, function in QUANTIZING.items()]
     methods = [(torch.Tensor, "dequantize", parameters.dequantize)]
     table = [(operators, name, _Operator(operators, name, own[name])) for name in own]
-    with replace_functions([*functions, *methods]), replace_attributes(table):
+    with implemented_by(functions), replace_functions([*quantizing, *methods]), replace_attributes(table):
         yield
 
 

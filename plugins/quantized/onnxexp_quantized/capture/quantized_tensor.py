@@ -1,8 +1,8 @@
 """Stand-ins for quantized tensors and packed weights during a capture.
 
 Fake tensors cannot be quantized, so torch.export takes no quantized tensor, and the tracer records none of their parameters. A
-stand-in is no tensor itself: it consists of the integers, which are an ordinary tensor, and of the parameters. It reaches
-torch's functions through ``__torch_function__``.
+stand-in is no tensor itself: it consists of the integers, which are an ordinary tensor, and of the parameters. torch passes each
+function that is called with a stand-in to ``__torch_function__``.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar
 
 import torch
 
 from onnxexp import CaptureError
-from onnxexp_quantized.capture.function_table import FUNCTIONS, name_of
+from onnxexp.frontends import replace_attributes
+from onnxexp_quantized.capture.function_table import FunctionTable, name_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +53,13 @@ def decomposed() -> Any:
 
 
 class StandIn:
-    """An object that torch's functions pass to the handlers."""
+    """An object that torch's functions pass to their implementations.
+
+    Attributes:
+        functions: The implementations: those that `implemented_by` was given, outside of a capture none.
+    """
+
+    functions: ClassVar[FunctionTable] = FunctionTable()
 
     @classmethod
     def __torch_function__(
@@ -277,13 +285,22 @@ class PackedCell:
         return [bias for bias in (self.input.bias, self.state.bias) if bias is not None]
 
 
+def implemented_by(functions: FunctionTable) -> AbstractContextManager[None]:
+    """Call torch's functions on stand-ins by this table inside the `with`.
+
+    The table is an attribute of the class: torch calls ``__torch_function__`` on the class, and Dynamo cannot trace a context
+    variable. The core captures one model at a time.
+    """
+    return replace_attributes([(StandIn, "functions", functions)])
+
+
 def call(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Call a torch function with quantized tensors among its arguments.
 
     Raises CaptureError for a function that has no implementation on them.
     """
     name = name_of(func)
-    implementation = FUNCTIONS.find(name)
+    implementation = StandIn.functions.find(name)
     if implementation is None:
         raise CaptureError(
             f"{name} is called with a quantized tensor, and onnxexp-plugin-quantized has no implementation of it; "

@@ -7,24 +7,20 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass, ShapeInferencePass
 
 from onnxexp import OnnxExporterError, OptionError
+from onnxexp.checking import Session
 from onnxexp.commands import read_model
 
 _MARK = re.compile(r"@(\d+)@")
-_IN_ONE_FILE = 1 << 30
-"""Bytes of weights above which they go beside a model, as protobuf has a limit of 2 GiB."""
-
 _SHOWN = 300
-_QUIET = 4
-"""ONNX Runtime's log severity "fatal": errors are raised, not printed."""
+OPTIMIZED = "optimized.onnx"
+"""The file with the model that ONNX Runtime makes of another one."""
 
 
 @dataclasses.dataclass
@@ -89,60 +85,31 @@ def load(source: Path | ir.Model, title: str = "") -> ModelFile:
     return ModelFile(title or str(source), model, names)
 
 
-def write(model: ir.Model, folder: Path) -> Path:
-    """Write a model for ONNX Runtime to a folder of its own."""
-    folder.mkdir()
-    path = folder / "model.onnx"
-    large = sum(_sizes(model)) > _IN_ONE_FILE
-    ir.save(model, path, external_data="weights" if large else None)
-    return path
-
-
-def _sizes(model: ir.Model) -> Iterator[int]:
-    for graph in model.graphs():
-        yield from (each.const_value.nbytes for each in graph.initializers.values() if each.const_value is not None)
-
-
-def runtime() -> ModuleType:
-    """Import ONNX Runtime. Raises OnnxExporterError if it is not installed."""
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise OnnxExporterError(
-            f"a report needs ONNX Runtime, which cannot be imported ({error}): `pip install onnxexp[runtime]`"
-        ) from error
-    return onnxruntime
-
-
-def session(path: Path, title: str, threads: int = 0, *, optimized: Path | None = None, profile: Path | None = None) -> Any:
-    """Load a file into ONNX Runtime on the CPU.
+def session(file: ModelFile, threads: int, *, measured_in: Path | None = None) -> Session:
+    """Load a model into ONNX Runtime on the CPU.
 
     Args:
-        path: The file.
-        title: The name of the user's file, for messages.
+        file: The model.
         threads: The number of threads; 0 leaves it to ONNX Runtime.
-        optimized: Where to write the model that ONNX Runtime makes of it; without it, nothing is optimized.
-        profile: The prefix of the profile's file, if one is wanted.
+        measured_in: The folder for `OPTIMIZED`, the model that ONNX Runtime makes of it, and for the profile, which is complete
+            when the session is deleted. Without it nothing is optimized.
 
     Raises:
-        OnnxExporterError: ONNX Runtime is not installed, or refuses the file.
+        OnnxExporterError: ONNX Runtime is not installed, or refuses the model.
     """
-    library = runtime()
-    options = library.SessionOptions()
-    options.log_severity_level = _QUIET
-    options.intra_op_num_threads = threads
-    if optimized is None:
-        options.graph_optimization_level = library.GraphOptimizationLevel.ORT_DISABLE_ALL
-    else:
-        options.optimized_model_filepath = str(optimized)
-        if path.with_name("weights").exists():
-            options.add_session_config_entry(
-                "session.optimized_model_external_initializers_file_name", f"{optimized.name}.weights"
-            )
-    if profile is not None:
-        options.enable_profiling = True
-        options.profile_file_prefix = str(profile)
+
+    def prepare(model: ir.Model, options: Any) -> ir.Model:
+        options.intra_op_num_threads = threads
+        if measured_in is None:
+            options.graph_optimization_level = type(options.graph_optimization_level).ORT_DISABLE_ALL
+        else:
+            options.optimized_model_filepath = str(measured_in / OPTIMIZED)
+            options.add_session_config_entry("session.optimized_model_external_initializers_file_name", f"{OPTIMIZED}.weights")
+            options.enable_profiling = True
+            options.profile_file_prefix = str(measured_in / "profile")
+        return model
+
     try:
-        return library.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # ONNX Runtime's errors have no base of their own
-        raise OnnxExporterError(f"ONNX Runtime {library.__version__} does not take {title}: {error}") from error
+        return Session(file.model, prepare)
+    except OnnxExporterError as error:
+        raise OnnxExporterError(f"{file.title}: {error}") from error

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import onnx_ir as ir
 
-from onnxexp_quantized.report.float_reasons import reason
-from onnxexp_quantized.report.model_file import ModelFile, original_nodes
-from onnxexp_quantized.report.operator_sets import LAYERS, MOVING, family, is_integer_operator
-from onnxexp_quantized.report.optimized_graph import OptimizedGraph, runs_as_integers
-from onnxexp_quantized.report.quantize_pairs import constant, dequantized
+from onnxexp_quantization_report.float_reasons import reason
+from onnxexp_quantization_report.model_file import ModelFile, original_nodes
+from onnxexp_quantization_report.operator_sets import LAYERS, MOVING, family, is_integer_operator
+from onnxexp_quantization_report.optimized_graph import OptimizedGraph, runs_as_integers
+from onnxexp_quantization_report.quantize_pairs import constant, dequantized
 
 INTEGER, FLOAT, NOT_QUANTIZED, UNKNOWN = "integer", "float", "not quantized", "unknown"
 STATES = {

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxexp_quantized.report.operator_sets import ACTIVATIONS, MOVING
-from onnxexp_quantized.report.quantize_pairs import constant, following, users
+from onnxexp_quantization_report.operator_sets import ACTIVATIONS, MOVING
+from onnxexp_quantization_report.quantize_pairs import constant, following, users
 
 _SCALES = {
     "QLinearConv": 6, "QLinearMatMul": 6, "QLinearAdd": 6, "QLinearMul": 6, "QGemm": 7, "QLinearConcat": 0,

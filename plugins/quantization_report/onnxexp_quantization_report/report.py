@@ -11,10 +11,10 @@ from typing import Any
 
 from onnxexp import OptionError
 from onnxexp.commands import OutputFile, Progress
-from onnxexp_quantized.report import example_feeds, measured_run
-from onnxexp_quantized.report.layer_errors import Comparison, compare, float_model
-from onnxexp_quantized.report.layers import FLOAT, INTEGER, STATES, Layer, layers
-from onnxexp_quantized.report.model_file import load, runtime
+from onnxexp_quantization_report import example_feeds, measured_run
+from onnxexp_quantization_report.layer_errors import Comparison, compare, float_model
+from onnxexp_quantization_report.layers import FLOAT, INTEGER, STATES, Layer, layers
+from onnxexp_quantization_report.model_file import load
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +43,11 @@ class Report:
     def fallen_back(self) -> list[Layer]:
         return [layer for layer in self.layers if layer.state == FLOAT]
 
+    def fallen_back_by_code(self) -> list[list[Layer]]:
+        """Group the layers that fell back by their reasons."""
+        codes = dict.fromkeys(layer.code for layer in self.fallen_back)
+        return [[layer for layer in self.fallen_back if layer.code == code] for code in codes]
+
     @property
     def seconds(self) -> float:
         """The time of a run: the sum over the nodes."""
@@ -58,6 +63,10 @@ class Report:
             return "exact" if layer.max_error == 0 else ""
         return f"{layer.sqnr:.1f} dB"
 
+    def error(self, layer: Layer) -> str:
+        """Return a layer's largest error, as text."""
+        return "" if layer.max_error is None else f"{layer.max_error:.3g}"
+
     def times(self) -> str:
         """Return the operators that take the most time."""
         shares = [f"{name} {100 * value / self.seconds:.0f} %" for name, value in self.operators.items()][:6]
@@ -65,8 +74,7 @@ class Report:
 
     def fixes(self) -> Iterator[str]:
         """Yield a line for each reason why layers fell back, with its fix."""
-        for code in dict.fromkeys(layer.code for layer in self.fallen_back):
-            found = [layer for layer in self.fallen_back if layer.code == code]
+        for found in self.fallen_back_by_code():
             names = ", ".join(layer.name for layer in found[:3]) + (", …" if len(found) > 3 else "")
             yield f"{names}: {found[0].fix}"
 
@@ -116,7 +124,6 @@ def make(options: argparse.Namespace, folder: Path, progress: Progress) -> Repor
         raise OptionError("--sizes is for random inputs: give either --sizes or --input")
     if options.html is not None:
         OutputFile(options.html).check()  # rather now than after the runs
-    version = runtime().__version__
     progress.stage(f"loading {options.file}")
     file = load(options.file)
     feeds = example_feeds.from_file(file.model, options.input) if options.input else example_feeds.random_feeds(file.model, sizes)
@@ -129,6 +136,8 @@ def make(options: argparse.Namespace, folder: Path, progress: Progress) -> Repor
         progress.stage(f"loading {options.against}")
         other = float_model(options.against, file)
         progress.stage(f"comparing with {options.against}")
-        comparison = compare(file, found, other, feeds, folder, options.threads)
+        comparison = compare(file, found, other, feeds, options.threads)
     shapes = {name: list(array.shape) for name, array in feeds.items()}
+    from onnxruntime import __version__ as version  # after the run, which reports a missing ONNX Runtime
+
     return Report(str(options.file), options.against or "", version, shapes, found, measured.operators, comparison)

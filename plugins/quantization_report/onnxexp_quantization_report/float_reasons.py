@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import onnx_ir as ir
 
-from onnxexp_quantized.report.operator_sets import HALF_BYTE, LAYERS, MOVING, WITH_INTEGER_KERNEL
-from onnxexp_quantized.report.quantize_pairs import (
+from onnxexp_quantization_report.operator_sets import HALF_BYTE, LAYERS, MOVING, WITH_INTEGER_KERNEL
+from onnxexp_quantization_report.quantize_pairs import (
     Dequantized,
     Following,
     constant,

@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 import onnx_ir as ir
+import torch
 
 import onnxexp
 from onnxexp import OnnxExporterError, OptionError
-from onnxexp_quantized.report.layer_values import LayerValue, float_value, quantized_value
-from onnxexp_quantized.report.layers import Layer
-from onnxexp_quantized.report.model_file import ModelFile, load, session, write
-from onnxexp_quantized.report.operator_sets import family
+from onnxexp_quantization_report.layer_values import LayerValue, float_value, quantized_value
+from onnxexp_quantization_report.layers import Layer
+from onnxexp_quantization_report.model_file import ModelFile, load, session
+from onnxexp_quantization_report.operator_sets import family
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +82,7 @@ def float_model(target: str, quantized: ModelFile) -> ModelFile:
 
 
 def compare(
-    file: ModelFile, layers: list[Layer], other: ModelFile, feeds: Mapping[str, np.ndarray], folder: Path, threads: int = 0
+    file: ModelFile, layers: list[Layer], other: ModelFile, feeds: Mapping[str, np.ndarray], threads: int = 0
 ) -> Comparison:
     """Run both models on the same inputs, and set the layers' errors.
 
@@ -95,8 +96,8 @@ def compare(
         theirs = float_value(node, ours) if ours is not None else None
         if ours is not None and theirs is not None:
             pairs.append((layer, ours, theirs))
-    own = _run(file, feeds, [ours for _, ours, _ in pairs], folder / "quantized", threads)
-    expected = _run(other, _renamed(file, other, feeds), [theirs for _, _, theirs in pairs], folder / "float", threads)
+    own = _run(file, feeds, [ours for _, ours, _ in pairs], threads)
+    expected = _run(other, _renamed(file, other, feeds), [theirs for _, _, theirs in pairs], threads)
     compared = 0
     for layer, ours, theirs in pairs:
         found = _difference(layer.name, ours.read(own), theirs.read(expected))
@@ -139,20 +140,25 @@ def _renamed(file: ModelFile, other: ModelFile, feeds: Mapping[str, np.ndarray])
     return dict(zip(names, feeds.values(), strict=True))
 
 
-def _run(
-    file: ModelFile, feeds: Mapping[str, np.ndarray], values: list[LayerValue], folder: Path, threads: int
-) -> dict[str, Any]:
+def _run(file: ModelFile, feeds: Mapping[str, np.ndarray], values: list[LayerValue], threads: int) -> dict[str, Any]:
     """Run a model without optimization; return outputs and given values by name."""
     model = file.model.clone()
     known = {value.name: value for node in model.graph for value in node.outputs}
     wanted = {value.name for each in values for value in each.needed()} - {value.name for value in model.graph.outputs}
     model.graph.outputs.extend(known[name] for name in wanted if name in known)
-    loaded = session(write(model, folder), file.title, threads)
-    names = [output.name for output in loaded.get_outputs()]
+    loaded = session(dataclasses.replace(file, model=model), threads)
     try:
-        return dict(zip(names, loaded.run(None, dict(feeds)), strict=True))
-    except Exception as error:  # ONNX Runtime's errors have no base of their own
-        raise OnnxExporterError(f"ONNX Runtime failed to run {file.title}: {error}") from error
+        results = loaded.run(feeds)
+    except OnnxExporterError as error:
+        raise OnnxExporterError(f"{file.title}: {error}") from error
+    return {value.name or "": _array(result) for value, result in zip(model.graph.outputs, results, strict=True)}
+
+
+def _array(value: Any) -> Any:
+    """Return a tensor as an array, and None for a sequence: numpy lacks bfloat16."""
+    if not isinstance(value, torch.Tensor):
+        return None
+    return (value.float() if value.is_floating_point() and value.dtype != torch.float64 else value).numpy()
 
 
 def _pairs(file: ModelFile, layers: list[Layer], other: ModelFile) -> Iterator[tuple[Layer, ir.Node]]:

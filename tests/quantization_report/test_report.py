@@ -18,10 +18,11 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxexp
+from onnxexp._model import onnxruntime_session
+from onnxexp_quantization_report import example_feeds, measured_run, model_file
+from onnxexp_quantization_report.float_reasons import FIXES
+from onnxexp_quantization_report.layers import FLOAT, INTEGER, NOT_QUANTIZED, Layer, layers
 from onnxexp_quantized import Quantized
-from onnxexp_quantized.report import example_feeds, measured_run, model_file
-from onnxexp_quantized.report.float_reasons import FIXES
-from onnxexp_quantized.report.layers import FLOAT, INTEGER, NOT_QUANTIZED, Layer, layers
 from tests.core.commanding import Ran, run
 from tests.quantized.static_models import Residual, eager
 
@@ -279,7 +280,7 @@ def test_operators_instead_of_pairs(style: str, files: Path, tmp_path: Path, cap
 
 def test_weights_beside_the_model(files: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     """The weights are in a second file, as for models of more than 1 GiB."""
-    monkeypatch.setattr(model_file, "_IN_ONE_FILE", 0)
+    monkeypatch.setattr(onnxruntime_session, "_IN_MEMORY", 0)
     ran = report(capsys, files / "quant.onnx", "--against", str(files / "float.onnx"), "--json")
     assert ran.status == 0 and ran.document["ok"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnxexp_quantized.report.operator_sets import ACTIVATIONS, MOVING
+from onnxexp_quantization_report.operator_sets import ACTIVATIONS, MOVING
 
 
 @dataclasses.dataclass(frozen=True)

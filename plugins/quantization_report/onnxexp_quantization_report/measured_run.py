@@ -14,10 +14,10 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxexp import OnnxExporterError
-from onnxexp_quantized.report.layers import Layer
-from onnxexp_quantized.report.model_file import ModelFile, original_nodes, session, write
-from onnxexp_quantized.report.optimized_graph import OptimizedGraph
-from onnxexp_quantized.report.quantize_pairs import dequantized
+from onnxexp_quantization_report.layers import Layer
+from onnxexp_quantization_report.model_file import OPTIMIZED, ModelFile, original_nodes, session
+from onnxexp_quantization_report.optimized_graph import OptimizedGraph
+from onnxexp_quantization_report.quantize_pairs import dequantized
 
 _KERNEL = "_kernel_time"
 """The end of a profile's event for the run of a node."""
@@ -46,27 +46,24 @@ def run(file: ModelFile, feeds: Mapping[str, np.ndarray], runs: int, folder: Pat
 
     Raises OnnxExporterError where ONNX Runtime refuses the model or the inputs.
     """
-    path = write(file.model, folder / "measured")
-    optimized = path.with_name("optimized.onnx")
-    loaded = session(path, file.title, threads, optimized=optimized, profile=path.with_name("profile"))
+    loaded = session(file, threads, measured_in=folder)
     try:
         for _ in range(runs + 1):
-            loaded.run(None, dict(feeds))
-    except Exception as error:  # ONNX Runtime's errors have no base of their own
+            loaded.run(feeds)
+    except OnnxExporterError as error:
         shapes = ", ".join(f"{name}: {array.dtype}{list(array.shape)}" for name, array in feeds.items())
         raise OnnxExporterError(
-            f"ONNX Runtime failed to run {file.title} with {shapes}: {error}\n"
-            "Give inputs that fit with --input, or sizes with --sizes"
+            f"{file.title} cannot run with {shapes}: {error}\nGive inputs that fit with --input, or sizes with --sizes"
         ) from error
-    finally:
-        profile = Path(loaded.end_profiling())
+    del loaded  # which completes the profile
+    (profile,) = folder.glob("profile*.json")
     times, operators = _times(json.loads(profile.read_text("utf-8")))
     seconds = {name: _per_run(each, runs + 1) for name, each in times.items()}
     shares: dict[str, float] = defaultdict(float)
     for name, value in seconds.items():
         shares[operators[name]] += value
     longest_first = dict(sorted(shares.items(), key=lambda item: -item[1]))
-    return Measurement(OptimizedGraph(ir.load(optimized)), seconds, longest_first)
+    return Measurement(OptimizedGraph(ir.load(folder / OPTIMIZED)), seconds, longest_first)
 
 
 def _per_run(times: list[float], runs: int) -> float:

@@ -10,9 +10,9 @@ from collections import defaultdict
 
 import onnx_ir as ir
 
-from onnxexp_quantized.report.model_file import original_nodes
-from onnxexp_quantized.report.operator_sets import INTEGERS, MOVING, family, is_integer_operator
-from onnxexp_quantized.report.quantize_pairs import users
+from onnxexp_quantization_report.model_file import original_nodes
+from onnxexp_quantization_report.operator_sets import INTEGERS, MOVING, family, is_integer_operator
+from onnxexp_quantization_report.quantize_pairs import users
 
 _HELPERS = {"DequantizeLinear", "QuantizeLinear", "Transpose", "Reshape", "Cast", "ReorderInput", "ReorderOutput"}
 """Nodes that ONNX Runtime puts around another one."""

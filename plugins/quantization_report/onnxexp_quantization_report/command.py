@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from onnxexp.commands import Output, Progress, temporary_folder
 
 if TYPE_CHECKING:
-    from onnxexp_quantized.report.report import Report
+    from onnxexp_quantization_report.report import Report
 
 SUMMARY = "show which layers of a quantized ONNX file ONNX Runtime runs as integers, which fall back to float, and why"
 
@@ -38,12 +38,12 @@ def run(options: argparse.Namespace, output: Output) -> int:
     """Print the report; return 1 with `--strict` if a layer fell back to float."""
     with Progress() as progress, temporary_folder() as folder:
         progress.stage("loading ONNX Runtime")
-        from onnxexp_quantized.report.report import make
+        from onnxexp_quantization_report.report import make
 
         report = make(options, Path(folder), progress)
     _print(report, output)
     if options.html is not None:
-        from onnxexp_quantized.report.html_page import write
+        from onnxexp_quantization_report.page import write
 
         output.line(f"\nwrote {write(report, options.html)}")
     output.document(report.document())
@@ -56,7 +56,7 @@ def _print(report: Report, output: Output) -> None:
         [
             [
                 each.name, each.operator, each.ran_as or "?", each.state, report.share(each),
-                report.decibels(each), f"{each.max_error:.3g}" if each.max_error is not None else "", each.reason,
+                report.decibels(each), report.error(each), each.reason,
             ]
             for each in report.layers
         ],
