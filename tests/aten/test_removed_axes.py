@@ -1,4 +1,4 @@
-"""passes/find_removed_axes.py: axes that `squeeze` removes at a size of 0."""
+"""passes/find_small_sizes.py: axes that `squeeze` removes at a size of 0."""
 
 from __future__ import annotations
 

@@ -16,9 +16,7 @@ from onnxexp_aten.passes.allow_zero_sizes import AllowZeroSizes
 from onnxexp_aten.passes.bfloat16_kernels import WarnOfBfloat16
 from onnxexp_aten.passes.compose_views import ComposeViews
 from onnxexp_aten.passes.find_equal_bags import FindEqualBags
-from onnxexp_aten.passes.find_negative_sizes import FindNegativeSizes
-from onnxexp_aten.passes.find_removed_axes import FindRemovedAxes
-from onnxexp_aten.passes.find_small_slices import FindSmallSlices
+from onnxexp_aten.passes.find_small_sizes import FindSmallSizes
 from onnxexp_aten.passes.flatten_concat import FlattenConcat
 from onnxexp_aten.passes.fold_batch_norm import FoldBatchNorm
 from onnxexp_aten.passes.fuse_cached_attention import FuseCachedAttention
@@ -53,12 +51,9 @@ class Aten:
         return lower_complex(op, node)
 
     @onnxexp.hookimpl
-    def pre_pass(
-        self, context: onnxexp.ExportContext
-    ) -> list[FindEqualBags | FindSmallSlices | FindRemovedAxes | FindNegativeSizes]:
+    def pre_pass(self, context: onnxexp.ExportContext) -> list[FindEqualBags | FindSmallSizes]:
         """Find equal bags, and small sizes at which the captured graph is wrong."""
-        of_sizes = FindSmallSlices(context), FindRemovedAxes(context), FindNegativeSizes(context)
-        return [FindEqualBags(context.plugin_data), *of_sizes]
+        return [FindEqualBags(context.plugin_data), FindSmallSizes(context)]
 
     @onnxexp.hookimpl
     def post_pass(self, options: onnxexp.Options) -> list[ir.passes.InPlacePass]:

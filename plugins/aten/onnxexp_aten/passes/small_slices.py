@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from onnxexp import ExportContext, warn
+from onnxexp import warn
 from onnxexp.graph import Dim, Graph, Node, ScalarType, SymbolicSize, TensorType, Value
 from onnxexp_aten.passes.input_sizes import InputSizes, Sizes
 
@@ -42,28 +42,19 @@ class _Slice:
     counted: bool = False
 
 
-class FindSmallSlices:
-    """A pre pass: restrict sizes of 0 and 1 at which a slice is not as recorded.
+def restrict_slices(graph: Graph, sizes: InputSizes) -> None:
+    """Restrict sizes of 0 and 1 at which a slice is not as recorded.
 
     Warns of sizes of 1 that the user asked for. A size of 0 is refused in a call, without a warning.
     """
-
-    def __init__(self, context: ExportContext) -> None:
-        self._context = context
-
-    def __call__(self, graph: Graph) -> bool:
-        sizes = InputSizes.of(graph, self._context)
-        if sizes is None:
-            return False
-        lines: list[str] = []
-        for found, node in _slices(graph, sizes).items():
-            for names, small in _wrong(found, sizes):
-                text = sizes.restrict(names, small)
-                if small:
-                    lines.append(f"{text} ({node.where})")
-        if lines:
-            warn(f"the exported model is right only where {'; '.join(lines)}. {_FIX}")
-        return False
+    lines: list[str] = []
+    for found, node in _slices(graph, sizes).items():
+        for names, small in _wrong(found, sizes):
+            text = sizes.restrict(names, small)
+            if small:
+                lines.append(f"{text} ({node.where})")
+    if lines:
+        warn(f"the exported model is right only where {'; '.join(lines)}. {_FIX}")
 
 
 def _wrong(found: _Slice, sizes: InputSizes) -> Iterator[tuple[Sequence[str], int]]:
