@@ -58,11 +58,11 @@ FAULTS = {
     "onnxruntime": (
         Fault(
             (1, 23),
-            r"aten/test_(attention|fuse_grouped_attention)\.py::test_(attention|heads\w*)"
+            r"aten/(nn/test_attention|passes/test_fuse_grouped_attention)\.py::test_(attention|heads\w*)"
             r"\[(constant_infinite_mask|float_mask|mask|masked-more1|grouped_masks?|half|repeated)-23",
             "its Attention gives NaN where a mask excludes every key, and takes no mask for each of the grouped heads",
         ),
-        Fault((1, 23), r"fuse_products\.py::.*\[one weight for all", "its SimplifiedLayerNormalization takes no single weight"),
+        Fault((1, 23), r"fuse_mul_chains\.py::.*\[one weight for all", "its SimplifiedLayerNormalization takes no single weight"),
         Fault(
             (1, 23),
             r"local_response_norm-\d+-dynamic|test_average\[avg_pool.*, 5\)-22-dynamic"

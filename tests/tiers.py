@@ -23,8 +23,8 @@ import pytest
 from onnxexp.testing._case import CaseRow
 
 SLOW = {
-    "aten/test_factorizations.py": 2,
-    "aten/test_transformer_layer.py": 2,
+    "aten/linalg/test_factorization.py": 2,
+    "aten/nn/test_transformer_layer.py": 2,
     "autograd/test_choices.py": 2,
     "checking/test_find_mismatch.py": 2,
     "checking/test_planted_faults.py": 3,

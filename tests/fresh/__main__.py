@@ -3,7 +3,7 @@
 Each case is exported through each frontend alone, in a child of a process that has imported the packages and exported nothing.
 It is exported once more in a process that exports all cases, in random order. Both must give the same bytes, or the same error.
 
-python -m tests.fresh tests/aten/test_recurrent.py tests/aten/test_sorting.py
+python -m tests.fresh tests/aten/rnn/test_layers.py tests/aten/statistics/test_sorting.py
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ def _module(path: Path) -> types.ModuleType:
 
 
 def modules_with_cases(folder: Path) -> Iterator[Path]:
-    """Find the test modules of a folder that have cases."""
-    return (path for path in sorted(folder.glob("test_*.py")) if "@cases(" in path.read_text("utf-8"))
+    """Find the test modules of a folder and its sub-folders that have cases."""
+    return (path for path in sorted(folder.rglob("test_*.py")) if "@cases(" in path.read_text("utf-8"))
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import onnxexp
-from tests.aten.test_fuse_rotary import ANGLES, FITTING, X, of_positions
+from tests.aten.passes.test_fuse_rotary import ANGLES, FITTING, X, of_positions
 from tests.ort.llama import operators
 
 torch.manual_seed(0)

@@ -22,9 +22,10 @@ OPSET = 20
 
 def aten_cases() -> Iterator[tuple[str, Case]]:
     """Yield every case that runs at `OPSET` and passes, under a name of its own."""
-    for info in pkgutil.iter_modules(tests.aten.__path__, "tests.aten."):
+    for info in pkgutil.walk_packages(tests.aten.__path__, "tests.aten."):
         if not info.name.rpartition(".")[2].startswith("test_"):
             continue
+        place = info.name.removeprefix("tests.aten.").replace("test_", "", 1)
         module = importlib.import_module(info.name)
         seen: dict[int, Case] = {}
         for test in vars(module).values():
@@ -33,7 +34,7 @@ def aten_cases() -> Iterator[tuple[str, Case]]:
                 seen.update({id(p.values[0].case): p.values[0].case for p in parameters if hasattr(p.values[0], "case")})
         for number, case in enumerate(seen.values()):
             if OPSET in case.opsets and not case.xfail:
-                yield f"{info.name.rpartition('.test_')[2]}-{number}-{case.name}", case
+                yield f"{place}-{number}-{case.name}", case
 
 
 def text_of(case: Case, capture: str) -> str:
