@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 
 import onnx
+import onnx_ir as ir
 import pytest
 import torch
 import torch.nn.functional as F
@@ -142,3 +143,34 @@ def test_recurrent_layers(layer):
     found, expected = (torch.utils._pytree.tree_leaves(each) for each in (program(x), result))
     assert [tensor.dtype for tensor in found] == [tensor.dtype for tensor in expected]
     torch.testing.assert_close(found, expected, rtol=0.02, atol=0.02)
+
+
+class Fixed(nn.Module):
+    """A layer under autocast behind a line that only strict mode captures at any size."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.layer, self.dtype = nn.Linear(4, 3), dtype
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + float(x.shape[0])
+        with torch.autocast("cpu", dtype=self.dtype):
+            y = self.layer(x.relu()) * 2
+        return y.softmax(-1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_strict_capture(dtype):
+    """torch.export's strict mode records a region's operators without autocast."""
+    model = Fixed(dtype).eval()
+    program = onnxexp.export(model, (X,), dynamic_shapes=({0: "n"},), capture="export", opset_version=23)
+    assert program.model.graph.outputs[0].dtype == ir.DataType[{"float16": "FLOAT16", "bfloat16": "BFLOAT16"}[str(dtype)[6:]]]
+    if dtype == torch.float16:
+        for x in (X, torch.randn(5, 4)):
+            torch.testing.assert_close(program(x), model(x), rtol=0.02, atol=0.02)
+
+
+def test_given_strict_program():
+    exported = torch.export.export(Fixed(torch.float16).eval(), (X,), strict=True)
+    program = onnxexp.export(exported)
+    torch.testing.assert_close(program(X), exported.module()(X), rtol=0.02, atol=0.02)

@@ -31,6 +31,7 @@ from onnxexp._request.pytree_leaves import register_containers
 from onnxexp._request.training_mode import TrainingMode
 from onnxexp._symbolic_size import SymbolicSize
 from onnxexp._torch_export.assumed_sizes import check_assumed_sizes
+from onnxexp._torch_export.autocast_regions import resolve_autocast
 from onnxexp._torch_export.derived_sizes import holds_at_example, larger_sizes
 from onnxexp._torch_export.export_errors import branches_on_values, explain
 from onnxexp._torch_export.frozen_sizes import frozen_sizes
@@ -73,7 +74,7 @@ def from_exported(program: ExportedProgram, spec: DynamicSpec) -> CapturedProgra
     Raises:
         CaptureError: An axis that was requested to be dynamic is static, or a call has no counterpart in a neutral graph.
     """
-    program = resolve_vmap(program)
+    program = resolve_autocast(resolve_vmap(program))
     check_dynamic(program, spec)
     names = symbol_names(program, spec)
     allowed = restrictions(program, spec)
