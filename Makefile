@@ -24,13 +24,14 @@ PLUGINS = $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
 CONFORMANCE = OMP_NUM_THREADS=1 $(BIN)/python -m tests.conformance --jobs $(JOBS) --out conformance.jsonl
 PYTEST  = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
 # test-quick leaves these out. The files call torch.export in every test, start processes, wait for the disk or run random
-# programs; the single tests start processes, write many megabytes or compile.
+# programs; the single tests start processes, write many megabytes, compile or need the capture of logs.
 SLOW    = cli_[!p]* scaffold reentrancy autocast export export_* functionalize functionalize_random higher_order scan dynamic \
           restrictions restricted_calls derived_sizes deferred refusals direct_files
 SLOW_TESTS = serialize_accidents.py::test_a_kill_leaves_the_old_file read_ahead.py::test_the_bytes_are_those_of_one_thread \
              atomic_folder.py::test_an_interrupt_at_any_change_leaves_the_old_or_the_new_folder \
              cli_plugins.py::test_nothing_is_imported cli_plugin_commands.py::test_only_a_command_that_runs_is_imported \
-             state_and_wrappers.py::test_a_wrapped_model_exports_as_the_model_inside state_and_wrappers.py::test_a_compiled_function
+             state_and_wrappers.py::test_a_wrapped_model_exports_as_the_model_inside state_and_wrappers.py::test_a_compiled_function \
+             folding.py::test_the_reason_why_a_node_is_not_folded_is_logged
 
 .PHONY: help setup demo test-quick test test-full third-parties torchvision transformers sweep conformance optimizations peer-suite compat faults fuzz lint docs format bench dist clean
 .DELETE_ON_ERROR:
@@ -43,10 +44,11 @@ setup: $(VENV)/.onnxexp-installed
 demo: setup
 	@$(BIN)/python -m examples.demo $(ARGS)
 
-# The core without torch.export, under half a minute on two idle cores.
+# The core without torch.export, in half a minute. One process, since a second one would import torch for as long as it would help.
+# Without pytest's capture of logs, which takes a tenth of the time.
 test-quick: setup
-	$(PYTEST) -p tests.without_torch_export $(SLOW:%=--ignore-glob='tests/core/test_%.py') $(SLOW_TESTS:%=--deselect=tests/core/test_%) \
-	  $(ARGS) tests/core
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:logging -p tests.without_torch_export $(SLOW:%=--ignore-glob='tests/core/test_%.py') \
+	  $(SLOW_TESTS:%=--deselect=tests/core/test_%) $(ARGS) tests/core
 
 # The checks of the sources, in tests/repository, are a part of `make lint`.
 test: setup

@@ -58,8 +58,11 @@ class SharedRow(CaseRow):
 
 @pytest.fixture(autouse=True)
 def seeded(request: pytest.FixtureRequest) -> None:
-    """Draw random numbers that depend on the name of the test, and not on the tests before it."""
-    torch.manual_seed(zlib.crc32(request.node.name.encode()))
+    """Draw random numbers that depend on the name of the test, and not on the tests before it.
+
+    `torch.manual_seed` takes a millisecond: it records the stack for a later start of CUDA.
+    """
+    torch.default_generator.manual_seed(zlib.crc32(request.node.name.encode()))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
