@@ -1,4 +1,4 @@
-"""Regions under autocast that torch.export recorded with the dtypes of eager without autocast."""
+"""Regions under autocast that torch.export recorded as if it were off."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onnxexp._capture.torch_state import silence_warnings
 
 
 def resolve_autocast(program: ExportedProgram) -> ExportedProgram:
-    """Retrace a program whose regions under autocast have other dtypes than they compute.
+    """Retrace a program whose regions under autocast have wrong dtypes.
 
     With ``strict=True``, torch.export records the operators of such a region as if autocast were off, so that its result has
     another dtype than the program. Other programs are returned as they are, since a retrace takes as long as the export.
