@@ -20,10 +20,11 @@ Tree: TypeAlias = int | str | tuple[Any, ...]
 """A parsed size: a number, a name, or an operator and its operands as ``("*", 2, "batch")``."""
 
 UNKNOWN = "unknown_dim"
-"""The start of the name of a size of which nothing is known; in a finished model it is a question mark."""
+"""Names of unknown sizes start with this in a graph that is built, and with a question mark in a finished model."""
 
 _NAME = re.compile(r"[^\W\d][\w.]*(?!\s*\(|[\w.])")
 """The name of an axis: an identifier, or one with dots (``args.0_dim_1``); not the name of a function."""
+_UNKNOWN = re.compile(rf"(?<![\w.])(?:{UNKNOWN}|\?)")
 _LONGEST = 10_000
 """Characters of a text that is parsed; torch.export's longest expressions have some hundreds."""
 _LARGEST, _LARGEST_EXPONENT = 1 << 128, 64
@@ -36,8 +37,8 @@ _OPERATORS: dict[type[ast.AST], str] = {
 class SymbolicSize:
     """A size that depends on the inputs: an expression such as ``2*batch + 1``.
 
-    It is immutable, and compared and hashed by its text. Every size of a capture has one text, whatever the order in which it was
-    computed. A text that is no expression, as the name that onnx gives to an unknown size, has no parts and no value.
+    Sizes are equal if their texts are, and arithmetic writes a text in one order: ``a*b`` and ``b*a`` both give ``a*b``. A text
+    that is no expression, such as ``?1``, has no parts and no value.
 
     Attributes:
         text: The expression in Python's notation, as in the file. The names of nested inputs have dots: ``past.0_dim_1``.
@@ -47,11 +48,6 @@ class SymbolicSize:
 
     def __init__(self, text: str) -> None:
         self.text = text
-
-    @classmethod
-    def of(cls, expr: sympy.Expr) -> SymbolicSize | int:
-        """Return the size of an expression whose symbols have the names of axes."""
-        return int(expr) if expr.is_number else cls(text_of(expr))
 
     def __str__(self) -> str:
         return self.text
@@ -95,52 +91,48 @@ class SymbolicSize:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether it depends on a size of which nothing is known but a name."""
-        return UNKNOWN in self.text or "?" in self.text
+        """Whether it depends on a size that is not known."""
+        return _UNKNOWN.search(self.text) is not None
 
     @property
     def is_name(self) -> bool:
         """Whether it is the name of an axis, not an expression of names."""
         return _NAME.fullmatch(self.text) is not None
 
-    @property
-    def tree(self) -> Tree | None:
-        """The parsed expression, or None if the text is none. The text is never run."""
-        return _parsed(self.text)
-
     def parts(self, sizes: Collection[str]) -> list[str]:
         """Return which of some sizes, given as texts, appear in the expression."""
-        known = {tree: text for text in sizes if (tree := _parsed(text)) is not None}
-        return [] if self.tree is None else list(dict.fromkeys(_found(self.tree, known)))
+        known = {tree: text for text in sizes if (tree := parsed(text)) is not None}
+        own = parsed(self.text)
+        return [] if own is None else list(dict.fromkeys(_found(own, known)))
 
     def at(self, values: Mapping[str, int]) -> int | None:
         """Compute the size where others are known, by their texts.
 
         Returns None where it depends on others too, on a function that is unknown here, or is no whole number.
         """
-        known = {_parsed(text): Fraction(value) for text, value in values.items()}
+        known = {parsed(text): Fraction(value) for text, value in values.items()}
         try:
-            value = self.evaluate(known.get, Fraction, _apply)
+            value = evaluate(self.text, known.get, Fraction, _apply)
         except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
             return None
         return int(value) if value is not None and value.denominator == 1 else None
 
-    def evaluate(
-        self,
-        known: Callable[[Tree], T | None],
-        number: Callable[[int], T],
-        apply: Callable[[str, Sequence[T]], T | None],
-    ) -> T | None:
-        """Compute the expression in any arithmetic, such as that of a graph's values.
 
-        Args:
-            known: Returns the value of a part of the expression, a name or a whole term; None computes it from its own parts.
-            number: Converts a number.
-            apply: Computes an operator (``+ - * / // % **``, ``neg``) or function (``max``, ``floor``); None where it cannot.
+def evaluate(
+    text: str, known: Callable[[Tree], T | None], number: Callable[[int], T], apply: Callable[[str, Sequence[T]], T | None]
+) -> T | None:
+    """Compute an expression in any arithmetic, such as that of a graph's values.
 
-        Returns None where a part has no value.
-        """
-        return None if self.tree is None else _evaluate(self.tree, known, number, apply)
+    Args:
+        text: The text of the expression.
+        known: Returns the value of a part of the expression, a name or a whole term; None computes it from its own parts.
+        number: Converts a number.
+        apply: Computes an operator (``+ - * / // % **``, ``neg``) or function (``max``, ``floor``); None where it cannot.
+
+    Returns None where a part has no value.
+    """
+    tree = parsed(text)
+    return None if tree is None else _evaluate(tree, known, number, apply)
 
 
 def _evaluate(
@@ -170,8 +162,11 @@ def _found(tree: Tree, known: Mapping[Tree, str]) -> Iterator[str]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _parsed(text: str) -> Tree | None:
-    """Parse a text, which may come from a file of somebody else, without running it."""
+def parsed(text: str) -> Tree | None:
+    """Parse a text, which may come from a file of somebody else, without running it.
+
+    Returns None for a text that is no expression.
+    """
     if len(text) > _LONGEST:
         return None
     names: list[str] = []
@@ -228,7 +223,7 @@ def _expression(size: SymbolicSize | int) -> sympy.Expr:
     """Return the expression of a size; a text that is none is one symbol."""
     if isinstance(size, int):
         return sympy.Integer(size)
-    expr = size.evaluate(lambda tree: symbol(tree) if isinstance(tree, str) else None, sympy.Integer, _applied)
+    expr = evaluate(size.text, lambda tree: symbol(tree) if isinstance(tree, str) else None, sympy.Integer, _applied)
     return symbol(size.text) if expr is None else expr
 
 
@@ -242,7 +237,7 @@ def _symbolic_functions() -> dict[str, Callable[..., sympy.Expr]]:
     from torch.utils._sympy import functions  # the command line starts without torch
 
     return {
-        "+": operator.add, "-": operator.sub, "*": operator.mul, "**": operator.pow, "neg": operator.neg, "pos": operator.pos,
+        "+": operator.add, "-": operator.sub, "*": operator.mul, "**": _symbolic_power, "neg": operator.neg, "pos": operator.pos,
         "/": functions.IntTrueDiv, "//": functions.FloorDiv, "%": functions.PythonMod, "max": sympy.Max, "min": sympy.Min,
         "floor": sympy.floor, "ceiling": sympy.ceiling,
     }  # fmt: skip
@@ -252,7 +247,14 @@ def _symbolic_functions() -> dict[str, Callable[..., sympy.Expr]]:
 def _combined(kind: str, one: SymbolicSize | int, other: SymbolicSize | int) -> SymbolicSize | int:
     if other == {"*": 1, "+": 0, "-": 0}.get(kind):
         return one
-    return SymbolicSize.of(_applied(kind, [_expression(one), _expression(other)]))
+    expr = _applied(kind, [_expression(one), _expression(other)])
+    return int(expr) if expr.is_number else SymbolicSize(text_of(expr))
+
+
+def _symbolic_power(base: sympy.Expr, exponent: sympy.Expr) -> sympy.Expr:
+    """Raise to a small power; a large one, as in a file of somebody else, is not computed."""
+    small = exponent.is_Integer and 0 <= exponent <= _LARGEST_EXPONENT and not (base.is_number and abs(base) > _LARGEST)
+    return base**exponent if small else sympy.Function("pow", integer=True)(base, exponent)
 
 
 def symbol(name: str) -> sympy.Symbol:

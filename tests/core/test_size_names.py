@@ -59,7 +59,7 @@ def test_a_text_has_the_value_of_its_size(size: Callable[[], Any]) -> None:
     ],
 )
 def test_arithmetic(computed: SymbolicSize | int, text: str | int) -> None:
-    """A size has one text, whatever the order in which it is computed."""
+    """The order of a computation does not change the text."""
     assert computed == text
     if isinstance(computed, SymbolicSize) and "trunctoint" not in computed.text:
         values = {"batch": 7, "seq": 5, "past.0_dim_1": 3}
@@ -77,3 +77,13 @@ def test_parts() -> None:
 def test_a_size_of_which_nothing_is_known() -> None:
     assert [size.is_unknown for size in (SymbolicSize("?1"), 2 * SymbolicSize("unknown_dim_3"), BATCH)] == [True, True, False]
     assert SymbolicSize("?1").at({"batch": 1}) is None
+
+
+@pytest.mark.parametrize("name", ["my_unknown_dim", "n?", "is_unknown_dim_2"])
+def test_a_users_name_is_known(name: str) -> None:
+    assert not SymbolicSize(name).is_unknown
+
+
+@pytest.mark.parametrize("text", ["9**9**9**9", "((9**64)**64)**64", "batch**9999999", "batch**(2**99)"])
+def test_powers_of_a_file_are_bounded(text: str) -> None:
+    assert isinstance(SymbolicSize(text) * 2 + 1, SymbolicSize)

@@ -8,7 +8,7 @@ from typing import Any
 
 from onnxexp._builder.tensor import GraphBuilder, Tensor
 from onnxexp._neutral_graph import Dim
-from onnxexp._symbolic_size import SymbolicSize, Tree
+from onnxexp._symbolic_size import SymbolicSize, Tree, evaluate, parsed
 
 _OPERATORS = {"+": "Add", "-": "Sub", "*": "Mul", "//": "Div"}
 """Div rounds towards zero, as // does here: sizes are not negative, nor is any dividend of torch.export's expressions."""
@@ -22,7 +22,7 @@ def compute_size(op: GraphBuilder, inputs: Sequence[Tensor], size: Dim) -> int |
     if isinstance(size, int):
         return size
     axes = {
-        each.tree: (tensor, axis)
+        parsed(each.text): (tensor, axis)
         for tensor in reversed(inputs)
         for axis, each in reversed([*enumerate(tensor.known_shape or ())])
         if isinstance(each, SymbolicSize)
@@ -34,7 +34,7 @@ def compute_size(op: GraphBuilder, inputs: Sequence[Tensor], size: Dim) -> int |
         tensor, axis = axes[part]
         return op.Gather(op.Shape(tensor), axis, axis=0)
 
-    computed: int | Tensor | None = size.evaluate(from_input, lambda number: number, functools.partial(_apply, op))
+    computed: int | Tensor | None = evaluate(size.text, from_input, lambda number: number, functools.partial(_apply, op))
     return computed
 
 

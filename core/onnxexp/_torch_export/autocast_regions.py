@@ -49,8 +49,11 @@ def _has_other_dtype(node: torch.fx.Node) -> bool:
         return False
     if not recorded.is_floating_point() or node.target._schema.is_mutable:  # a write keeps the dtype
         return False
+    if torch.Tag.dynamic_output_shape in node.target.tags:  # it would make new sizes
+        return False
     mode = detect_fake_mode([recorded])
-    assert mode is not None
+    if mode is None or any(each.meta.get("val") is None for each in node.all_input_nodes):
+        return False
     args, kwargs = map_arg((node.args, node.kwargs), lambda each: each.meta["val"])
     with mode:
         return bool(node.target(*args, **kwargs).dtype != recorded.dtype)
