@@ -163,9 +163,9 @@ def _found(tree: Tree, known: Mapping[Tree, str]) -> Iterator[str]:
 
 @functools.lru_cache(maxsize=4096)
 def parsed(text: str) -> Tree | None:
-    """Parse a text, which may come from a file of somebody else, without running it.
+    """Parse a text; return None for one that is no expression.
 
-    Returns None for a text that is no expression.
+    The text may come from a file of somebody else. It is never run.
     """
     if len(text) > _LONGEST:
         return None
@@ -252,7 +252,10 @@ def _combined(kind: str, one: SymbolicSize | int, other: SymbolicSize | int) -> 
 
 
 def _symbolic_power(base: sympy.Expr, exponent: sympy.Expr) -> sympy.Expr:
-    """Raise to a small power; a large one, as in a file of somebody else, is not computed."""
+    """Raise to a small power; leave a large one as it is.
+
+    A size in a file of somebody else may have one that takes for ever.
+    """
     small = exponent.is_Integer and 0 <= exponent <= _LARGEST_EXPONENT and not (base.is_number and abs(base) > _LARGEST)
     return base**exponent if small else sympy.Function("pow", integer=True)(base, exponent)
 
