@@ -18,21 +18,26 @@ from onnxexp._user_warnings import warn
 _ASSIGNED = re.compile(r"The tensor attributes? (.*) (?:was|were) assigned during export")  # torch.export restores them
 
 
+def assigned_attributes(caught: Sequence[warnings.WarningMessage]) -> set[str]:
+    """Collect the attributes from torch.export's warnings of assigned tensors."""
+    texts = [match[1] for each in caught if (match := _ASSIGNED.match(str(each.message)))]
+    return {name for text in texts for name in text.split(", ")}
+
+
 def warn_of_kept_tensors(
-    model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], caught: Sequence[warnings.WarningMessage]
-) -> list[warnings.WarningMessage]:
-    """Merge torch's warnings about attributes into one that names their lines.
+    model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], assigned: Collection[str]
+) -> None:
+    """Warn of assigned tensors that a later call reads, each with its line.
 
     Args:
         model: The model after its capture.
-        args, kwargs: The example. If there are such warnings, the model is run on a copy of it once.
-        caught: The warnings of the capture, those of torch's `_detect_attribute_assignment` among them.
-
-    Returns the other warnings.
+        args, kwargs: The example. The model is run on a copy of it once if an attribute may be kept.
+        assigned: The attributes, ``self.block.state[0]``, that the forward has assigned tensors to.
     """
-    found = {index: match[1] for index, each in enumerate(caught) if (match := _ASSIGNED.match(str(each.message)))}
+    if not assigned:
+        return
     own = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
-    names = {name for text in found.values() for name in text.split(", ") if not _is_of(own, _value(model, name))}
+    names = {name for name in assigned if not _is_of(own, _value(model, name))}
     kept = sorted(f"{name} ({_line(model, name)})" for name in _read_first(model, names, args, kwargs))
     if kept:
         warn(
@@ -41,7 +46,6 @@ def warn_of_kept_tensors(
             "to fix this, make them inputs and outputs, or compute in __init__ what no "
             "input changes"
         )
-    return [each for index, each in enumerate(caught) if index not in found]
 
 
 def _read_first(model: torch.nn.Module, names: set[str], args: Sequence[Any], kwargs: Mapping[str, Any]) -> set[str]:

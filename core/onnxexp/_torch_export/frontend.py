@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from onnxexp._capture.captured_program import CapturedProgram, CaptureRefused
 from onnxexp._capture.example_inputs import adapted_inputs, describe_enlargement, enlargement_note, other_examples, with_sizes
 from onnxexp._capture.fitting_examples import fitting_example
-from onnxexp._capture.kept_tensors import warn_of_kept_tensors
+from onnxexp._capture.kept_tensors import assigned_attributes, warn_of_kept_tensors
 from onnxexp._capture.model_tensors import preserved_model, restored_state
 from onnxexp._capture.reshape_sizes import exact_reshape_sizes
 from onnxexp._capture.source_lines import model_error, record_user_lines
@@ -226,7 +226,7 @@ def _export(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, s
         warnings.simplefilter("always")  # most of them concern torch's internals only
         program = torch.export.export(model, args, kwargs, dynamic_shapes=spec.shapes, strict=strict)
         check_assumed_sizes(program, args, kwargs)
-    warn_of_kept_tensors(model, args, kwargs, caught)
+    warn_of_kept_tensors(model, args, kwargs, assigned_attributes(caught))
     return program
 
 

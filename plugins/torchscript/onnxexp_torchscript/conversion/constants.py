@@ -12,14 +12,18 @@ from onnxexp_torchscript.conversion.python_numbers import Number
 
 _WRAPPED = {torch.int64, torch.float64, torch.bool, torch.complex128}
 """The dtypes of the 0-d constants that stand for Python's numbers."""
+_ATOMS = frozenset([bool, int, float, str, type(None)])
+"""The types of most constants, which the interpreter uses as they are."""
 
 
 def constant(interpreter: Interpreter, node: Any) -> list[Any]:
     """Convert a `prim::Constant`; a second conversion returns the same value."""
     value = node.output()
-    if value.unique() in interpreter.env:
-        return [interpreter.env[value.unique()]]
+    if (number := value.unique()) in interpreter.env:
+        return [interpreter.env[number]]
     held = value.toIValue()
+    if type(held) in _ATOMS:
+        return [held]
     return [_literal(interpreter, value, held) if isinstance(held, torch.Tensor) else as_ivalue(interpreter, held, "")]
 
 

@@ -14,14 +14,14 @@ from typing import Any
 import torch
 
 from onnxexp.torch_ops import schemas
-from onnxexp_torchscript.jit.jit_nodes import blocks, inputs
+from onnxexp_torchscript.jit.jit_nodes import blocks, inputs, nodes
 
 _NONE = "(no schema)"
 
 
 def fit(graph: Any) -> None:
     """Convert the inputs of calls without a schema to those of the nearest overload."""
-    for node in _calls(graph):
+    for node in _calls(graph.return_node().owningBlock()):
         if node.schema() == _NONE:
             _fit(graph, node)
 
@@ -71,8 +71,8 @@ def _broadcast(graph: Any, node: Any) -> None:
     _drop_unused(passed)
 
 
-def _drop_unused(nodes: list[Any]) -> None:
-    for node in nodes:
+def _drop_unused(views: list[Any]) -> None:
+    for node in views:
         if not node.output().uses():
             node.destroy()
 
@@ -94,7 +94,7 @@ def _sizes(value: Any) -> list[int]:
 
 def _calls(block: Any) -> list[Any]:
     found = []
-    for node in block.nodes():
+    for node in nodes(block):
         if node.kind().startswith("aten::"):
             found.append(node)
         else:

@@ -1,4 +1,4 @@
-"""Inputs, outputs and blocks of a TorchScript node, by index.
+"""Inputs, outputs, blocks and nodes of a TorchScript graph without torch's iterators.
 
 The end of one of torch's iterators is an exception of C++, which takes 10 µs; a constant is converted in less.
 """
@@ -12,6 +12,8 @@ import torch
 from onnxexp.graph import TensorType
 
 _WITHOUT_BLOCKS = ("aten::", "prim::Constant", "prim::ListConstruct", "prim::ListUnpack", "prim::NumToTensor", "prim::GetAttr")
+_TRACED_MODULE = "prim::TracedModuleForward"
+"""The kind of a node with the calls of a module in its only block, while a model is traced."""
 
 
 def inputs(node: Any) -> list[Any]:
@@ -26,7 +28,20 @@ def outputs(node: Any) -> list[Any]:
 
 def blocks(node: Any) -> list[Any]:
     """List the blocks of a node."""
-    return [] if node.kind().startswith(_WITHOUT_BLOCKS) else list(node.blocks())
+    kind = node.kind()
+    if kind.startswith(_WITHOUT_BLOCKS):
+        return []
+    return [next(node.blocks())] if kind == _TRACED_MODULE else list(node.blocks())
+
+
+def nodes(block: Any) -> list[Any]:
+    """List the nodes of a block in order."""
+    found, node = [], block.returnNode().prev()
+    while node.kind() != "prim::Param":
+        found.append(node)
+        node = node.prev()
+    found.reverse()
+    return found
 
 
 def unpacked(node: Any) -> list[Any]:

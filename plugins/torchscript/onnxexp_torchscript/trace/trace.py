@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
-from torch._functorch._aot_autograd.frontend_utils import _detect_attribute_assignment
 from torch.nn.modules import transformer
 from torch.utils import _pytree as pytree
 
@@ -31,6 +30,7 @@ from onnxexp.frontends import (
 from onnxexp_torchscript.jit.call_repair import broadcast_writes, fit
 from onnxexp_torchscript.jit.rnn_cells import whole_cells
 from onnxexp_torchscript.jit.source_locations import Places
+from onnxexp_torchscript.trace.assigned_tensors import assigned_tensors
 from onnxexp_torchscript.trace.compilable_replacements import compilable
 from onnxexp_torchscript.trace.inplace_size_arithmetic import immutable_sizes
 from onnxexp_torchscript.trace.made_constants import made_constants
@@ -119,6 +119,21 @@ class Trace:
     branches: Sequence[Branch] = ()
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Noted:
+    """Side effects of a trace.
+
+    Attributes:
+        warnings: All warnings.
+        assigned: The attributes that the forward assigns tensors to.
+        indices: The tensors that become indices.
+    """
+
+    warnings: list[Any] = dataclasses.field(default_factory=list)
+    assigned: set[str] = dataclasses.field(default_factory=set)
+    indices: list[Any] = dataclasses.field(default_factory=list)
+
+
 class _Flat:
     """The model as a function from tensors to tensors.
 
@@ -193,26 +208,26 @@ def trace(
     functions: list[Any] = []
     random = RandomState()
 
-    def traced(example: list[Any], caught: list[Any], replaced: Replacements = ()) -> Trace:
+    def traced(example: list[Any], noted: _Noted, replaced: Replacements = ()) -> Trace:
         flat = _Flat(private, example, leaves, in_spec)
         branches = recorded_branches(flat.branches) if branching else ()
         # in this order: the test of a branch calls the function that `replaced` may have put there
-        return _traced(flat, parts, functions, caught, itertools.chain(replaced, conversions, branches))
+        return _traced(flat, parts, functions, noted, itertools.chain(replaced, conversions, branches))
 
     def again(example: list[Any], *, same_random: bool, replaced: Replacements = ()) -> Trace:
         with random.again() if same_random else RandomState().again():
-            return traced(example, [], replaced)
+            return traced(example, _Noted(), replaced)
 
-    caught: list[Any] = []
-    indices: list[Any] = []
+    noted = _Noted()
 
     def run(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Trace:
-        return traced(pytree.tree_leaves((tuple(args), dict(kwargs))), caught, [_noted_indices(indices)])
+        return traced(pytree.tree_leaves((tuple(args), dict(kwargs))), noted, [_noted_indices(noted.indices)])
 
     try:
         example, first = run_fitting(run, functools.partial(run_example, model), args, kwargs, spec)
     finally:
-        recorded = tracer_warnings(warn_of_kept_tensors(private, args, kwargs, caught))
+        warn_of_kept_tensors(private, args, kwargs, noted.assigned)
+        recorded = tracer_warnings(noted.warnings)
     found, out_spec = first.returned
     returned = [isinstance(leaf, torch.Tensor) for leaf in found]
     constants = [None if tensor else leaf for leaf, tensor in zip(found, returned, strict=True)]
@@ -220,7 +235,7 @@ def trace(
     flat, state = pytree.tree_leaves(example), {} if first.module is not None else _state(model)
     return Recording(
         first.graph, leaves, flat, state, first.module, constants, returned, in_spec, out_spec, places,
-        fixed_places(recorded), functions=functions, again=again, random=random, indexed=bool(indices),
+        fixed_places(recorded), functions=functions, again=again, random=random, indexed=bool(noted.indices),
         branches=first.branches, attempts=[] if conversions or branching else further_attempts(recorded),
     )  # fmt: skip
 
@@ -229,7 +244,7 @@ def _state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
-def _traced(flat: _Flat, parts: _ModelTensors, functions: list[Any], caught: list[Any], replaced: Replacements) -> Trace:
+def _traced(flat: _Flat, parts: _ModelTensors, functions: list[Any], noted: _Noted, replaced: Replacements) -> Trace:
     """Trace a model and restore its state.
 
     Raises CaptureError where the model fails.
@@ -245,7 +260,7 @@ def _traced(flat: _Flat, parts: _ModelTensors, functions: list[Any], caught: lis
             replace_attributes(replaced),
             immutable_sizes(),
             restored_state(flat.model),
-            _detect_attribute_assignment(flat.model),  # warns of tensors that the forward keeps
+            assigned_tensors(flat.model, noted.assigned),
             restored_parameters(flat.model),
         ):
             warnings.simplefilter("always")
@@ -255,7 +270,7 @@ def _traced(flat: _Flat, parts: _ModelTensors, functions: list[Any], caught: lis
     except Exception as error:  # noqa: BLE001 - torch.jit.trace passes on any exception of the model
         failure = error
     finally:
-        caught += recorded
+        noted.warnings.extend(recorded)
     if failure is not None:  # after `except`: the tracer's traceback is no context of an error of the model itself
         run_example(parts.model, *pytree.tree_unflatten(flat.example, flat.in_spec))
         fix = _COMPILED_FIX if _COMPILED in str(failure) else _FIX
