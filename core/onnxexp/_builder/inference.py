@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import onnx
 import onnx_ir as ir
@@ -52,88 +54,167 @@ def _infer_node(state: GraphState, node: ir.Node) -> None:
     function = spec is None and node.op_identifier() in state.functions
     if (spec is None and not function) or any(each.type == ir.AttributeType.GRAPH for each in node.attributes.values()):
         return
-    proto = onnx.NodeProto(op_type=node.op_type, domain=node.domain)
-    types: dict[str, onnx.TypeProto] = {}
-    data: dict[str, onnx.TensorProto] = {}
-    for index, value in enumerate(node.inputs):
-        proto.input.append("" if value is None else f"i{index}")
-        if value is not None:
-            _describe(state, value, f"i{index}", types, data)
-    if len(types) < sum(value is not None for value in node.inputs):
+    inputs = tuple([None if value is None else _known(state, value) for value in node.inputs])
+    if _UNKNOWN in inputs:
         return
-    proto.output.extend(f"o{index}" for index in range(len(node.outputs)))
-    proto.attribute.extend(ir.serde.serialize_attribute(attribute) for attribute in node.attributes.values())
-    imports = [onnx.helper.make_opsetid(domain, version) for domain, version in state.opset_imports.items()]
+    attributes = tuple([ir.serde.serialize_attribute(attribute).SerializeToString() for attribute in node.attributes.values()])
+    call = _Call(node.domain, node.op_type, inputs, attributes, len(node.outputs), tuple(state.opset_imports.items()))
     try:
         if spec is None or not spec.schema.has_type_and_shape_inference_function:  # LessOrEqual-12 has a body instead
-            inferred = _through_functions(state, proto, types, imports)
+            inferred = _through_functions(state, call)
         else:
-            inferred = onnx.shape_inference.infer_node_outputs(spec.schema, proto, types, data, opset_imports=imports)
+            inferred = _inferred(call)
     except (onnx.shape_inference.InferenceError, RuntimeError, KeyError) as error:
         raise LoweringError(f"ONNX's inference refuses the {node.op_type} that was built: {error}") from error
-    for index, output in enumerate(node.outputs):
+    for output, found in zip(node.outputs, inferred, strict=True):
         tensor = state.tensors.get(output)
-        found = inferred.get(f"o{index}")
         if tensor is not None and found is not None:
-            if node.op_type == "Slice" and state.opset_imports.get("") == 10 and "i3" in data:
-                _rename_cut_axes(state, found, data["i3"])
+            if node.op_type == "Slice" and state.opset_imports.get("") == 10 and (axes := call.contents(3)) is not None:
+                found = found.renamed(axes, state)
             _take(state, tensor, found)
 
 
-def _rename_cut_axes(state: GraphState, found: onnx.TypeProto, axes: onnx.TensorProto) -> None:
-    """Rename the sizes that ONNX infers for the axes cut by Slice at opset 10.
+class _Input(NamedTuple):
+    """What is known of an input.
 
-    ONNX Runtime infers one symbol for different sizes wherever the file has no name, and reuses memory of the wrong size.
+    Attributes:
+        dtype, sizes: Those of a tensor.
+        other: The serialized type of anything else.
+        contents: A small constant, serialized.
     """
-    for dim in [found.tensor_type.shape.dim[axis] for axis in onnx.numpy_helper.to_array(axes)]:
-        if dim.dim_param:
-            dim.dim_param = state.names.unique("cut")
+
+    dtype: int
+    sizes: tuple[int | str, ...] | None = None
+    other: bytes = b""
+    contents: bytes = b""
+
+    def type(self) -> onnx.TypeProto:
+        if self.other:
+            return onnx.TypeProto.FromString(self.other)  # type: ignore[no-any-return]
+        return onnx.helper.make_tensor_type_proto(self.dtype, self.sizes)
 
 
-def _through_functions(
-    state: GraphState, call: onnx.NodeProto, types: dict[str, onnx.TypeProto], imports: list[onnx.OperatorSetIdProto]
-) -> dict[str, onnx.TypeProto]:
-    """Infer the output types of a call of a model-local function or function operator."""
-    inputs = [onnx.helper.make_value_info(name, type_) for name, type_ in types.items()]
-    graph = onnx.helper.make_graph([call], "call", inputs, [onnx.ValueInfoProto(name=name) for name in call.output])
+_UNKNOWN = _Input(onnx.TensorProto.UNDEFINED)
+
+
+class _Found(NamedTuple):
+    """An inferred type, and the sizes in it: None for one without a name."""
+
+    type: onnx.TypeProto
+    sizes: tuple[int | str | None, ...] | None
+
+    @classmethod
+    def of(cls, type_: onnx.TypeProto) -> _Found:
+        if not type_.tensor_type.HasField("shape"):
+            return cls(type_, None)
+        dims = type_.tensor_type.shape.dim
+        return cls(type_, tuple([dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in dims]))
+
+    def renamed(self, axes: Sequence[int], state: GraphState) -> _Found:
+        """Rename the sizes that ONNX infers for the axes cut by Slice at opset 10.
+
+        ONNX Runtime infers one symbol for different sizes wherever the file has no name, and reuses memory of the wrong size.
+        """
+        sizes = list(self.sizes or ())
+        for axis in axes:
+            if isinstance(sizes[axis], str):
+                sizes[axis] = state.names.unique("cut")
+        return _Found(self.type, tuple(sizes))
+
+
+class _Call(NamedTuple):
+    """A node without its names, the key of its inferred types.
+
+    Attributes:
+        inputs: None for an input that is left out.
+        attributes: Serialized.
+        outputs: Their number.
+        imports: The version of each operator domain.
+    """
+
+    domain: str
+    op_type: str
+    inputs: tuple[_Input | None, ...]
+    attributes: tuple[bytes, ...]
+    outputs: int
+    imports: tuple[tuple[str, int], ...]
+
+    def contents(self, index: int) -> list[int] | None:
+        """Return the elements of an input, or None for one that is no small constant."""
+        known = self.inputs[index] if index < len(self.inputs) else None
+        if known is None or not known.contents:
+            return None
+        return [int(each) for each in onnx.numpy_helper.to_array(onnx.TensorProto.FromString(known.contents)).flat]
+
+    def node(self) -> onnx.NodeProto:
+        """Create the node, with its inputs named ``i0``, ``i1``, … and its outputs ``o0``, …."""
+        proto = onnx.NodeProto(op_type=self.op_type, domain=self.domain)
+        proto.input.extend("" if known is None else f"i{index}" for index, known in enumerate(self.inputs))
+        proto.output.extend(f"o{index}" for index in range(self.outputs))
+        proto.attribute.extend(onnx.AttributeProto.FromString(attribute) for attribute in self.attributes)
+        return proto
+
+    def types(self) -> dict[str, onnx.TypeProto]:
+        return {f"i{index}": known.type() for index, known in enumerate(self.inputs) if known is not None}
+
+    def opset_imports(self) -> list[onnx.OperatorSetIdProto]:
+        return [onnx.helper.make_opsetid(domain, version) for domain, version in self.imports]
+
+    def found(self, types: Mapping[str, onnx.TypeProto]) -> tuple[_Found | None, ...]:
+        """Return the types of the outputs in order, None for those without one."""
+        names = [f"o{index}" for index in range(self.outputs)]
+        return tuple([_Found.of(types[name]) if name in types else None for name in names])
+
+
+@functools.lru_cache(maxsize=4096)  # the layers of a transformer have the same calls
+def _inferred(call: _Call) -> tuple[_Found | None, ...]:
+    """Infer the output types of an operator that ONNX defines."""
+    spec = operator(call.domain, call.op_type, dict(call.imports).get(call.domain, 1))
+    assert spec is not None
+    inputs = [(f"i{index}", known.contents) for index, known in enumerate(call.inputs) if known is not None and known.contents]
+    data = {name: onnx.TensorProto.FromString(contents) for name, contents in inputs}
+    imports = call.opset_imports()
+    return call.found(
+        onnx.shape_inference.infer_node_outputs(spec.schema, call.node(), call.types(), data, opset_imports=imports)
+    )
+
+
+def _through_functions(state: GraphState, call: _Call) -> tuple[_Found | None, ...]:
+    """Infer the output types of a function, the model's own or ONNX's."""
+    node, inputs = call.node(), [onnx.helper.make_value_info(name, type_) for name, type_ in call.types().items()]
+    graph = onnx.helper.make_graph([node], "call", inputs, [onnx.ValueInfoProto(name=name) for name in node.output])
     functions = [ir.to_proto(each) for each in state.functions.values()]
+    imports = call.opset_imports()
     inferred = onnx.shape_inference.infer_shapes(onnx.helper.make_model(graph, functions=functions, opset_imports=imports))
-    return {each.name: each.type for each in inferred.graph.output if each.type.WhichOneof("value")}
+    return call.found({each.name: each.type for each in inferred.graph.output if each.type.WhichOneof("value")})
 
 
-def _describe(
-    state: GraphState, value: ir.Value, name: str, types: dict[str, onnx.TypeProto], data: dict[str, onnx.TensorProto]
-) -> None:
+def _known(state: GraphState, value: ir.Value) -> _Input:
     constant = value.const_value
     if isinstance(constant, TorchTensor):
-        dtype, shape = int(constant.dtype), tuple(constant.torch.shape)
-        if constant.torch.numel() <= _DATA_LIMIT:
-            data[name] = ir.serde.serialize_tensor(constant)
-        types[name] = onnx.helper.make_tensor_type_proto(dtype, shape)
-        return
+        small = constant.torch.numel() <= _DATA_LIMIT
+        contents = ir.serde.serialize_tensor(constant).SerializeToString() if small else b""
+        return _Input(int(constant.dtype), tuple(constant.torch.shape), contents=contents)
     if (tensor := state.tensors.get(value)) is not None and tensor.known_dtype is not None:
-        types[name] = onnx.helper.make_tensor_type_proto(int(onnx_dtype(tensor.known_dtype)), _texts(tensor.known_shape))
-    elif value.type is not None:
-        types[name] = ir.serde.serialize_type(value.type)
-        if tensor is not None and tensor.known_shape is not None:
-            ir.serde.serialize_shape_into(types[name], ir.Shape(_texts(tensor.known_shape) or ()))
+        return _Input(int(onnx_dtype(tensor.known_dtype)), _texts(tensor.known_shape))
+    if value.type is None:
+        return _UNKNOWN
+    other = ir.serde.serialize_type(value.type)
+    if tensor is not None and tensor.known_shape is not None:
+        ir.serde.serialize_shape_into(other, ir.Shape(_texts(tensor.known_shape) or ()))
+    return _Input(onnx.TensorProto.UNDEFINED, other=other.SerializeToString())
 
 
-def _take(state: GraphState, tensor: Tensor, found: onnx.TypeProto) -> None:
-    dtype = None
-    if found.tensor_type.elem_type in (onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING):
-        tensor.value.type = ir.serde.deserialize_type_proto_for_type(found)  # a sequence or strings: no torch dtype
+def _take(state: GraphState, tensor: Tensor, found: _Found) -> None:
+    dtype, sizes, elements = None, None, found.type.tensor_type.elem_type
+    if elements in (onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING):
+        tensor.value.type = ir.serde.deserialize_type_proto_for_type(found.type)  # a sequence or strings: no torch dtype
     elif tensor.known_dtype is None:
-        dtype = torch_dtype(found.tensor_type.elem_type)
-    sizes = None
-    if tensor.known_shape is None and found.tensor_type.HasField("shape"):
-        dims = found.tensor_type.shape.dim
-        sizes = tuple(
-            dim.dim_value if dim.HasField("dim_value") else to_dim(dim.dim_param) if dim.dim_param else state.fresh_dim()
-            for dim in dims
-        )
+        dtype = torch_dtype(elements)
+    if tensor.known_shape is None and found.sizes is not None:
+        sizes = tuple([state.fresh_dim() if size is None else to_dim(size) for size in found.sizes])
     tensor.fill(TensorType(dtype, sizes))
 
 
-def _texts(sizes: Sequence[Dim] | None) -> list[int | str] | None:
-    return None if sizes is None else [size if isinstance(size, int) else size.text for size in sizes]
+def _texts(sizes: Sequence[Dim] | None) -> tuple[int | str, ...] | None:
+    return None if sizes is None else tuple([size if isinstance(size, int) else size.text for size in sizes])

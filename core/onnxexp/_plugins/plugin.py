@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -68,7 +69,7 @@ class Implementation:
     last: bool = False
     namespaces: frozenset[str] = frozenset()
 
-    @property
+    @functools.cached_property
     def name(self) -> str:
         """The function's full name."""
         return name_of(self.function)

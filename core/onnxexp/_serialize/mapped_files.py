@@ -20,6 +20,7 @@ import functools
 import mmap
 import os
 import re
+import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +36,10 @@ _LARGE = 1 << 20
 """Bytes from which a weight is worth the calls."""
 _UNMAP, _MAP = 4, 22
 """MADV_DONTNEED and MADV_POPULATE_READ, see madvise(2)."""
+_QUERY, _OF_FILE = 0xC0686611, 0x20
+"""PROCMAP_QUERY and PROCMAP_QUERY_FILE_BACKED_VMA, see linux/fs.h."""
+_QUERIED = struct.Struct("=9Q4I2Q")
+"""The structure of the query: its size, the flags, the address, and 12 fields with the answer."""
 _PRIVATE_FILE = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) r..p ([0-9a-f]+) \S+ ([1-9][0-9]*) +(.*)", re.MULTILINE)
 _CHANGED = re.compile(rb"^(?:Anonymous|Swap|Private_Hugetlb): +[1-9]", re.MULTILINE)
 
@@ -65,8 +70,8 @@ class MappedFiles:
         """
         mappable = sys.platform == "linux" and tensor.nbytes >= _LARGE and tensor.device.type == "cpu" and has_data(tensor)
         pages = _pages(tensor) if mappable else range(0)
-        # The first table takes 0.6 ms. The second one takes 10 ms for each GB in use, so it is read where there is such a file.
-        if not pages or not self._find("maps", pages) or not (file := self._find("smaps", pages)):
+        # The second table takes 10 ms for each GB in use, so it is read where there is such a file.
+        if not pages or not self._is_of_file(pages) or not (file := self._find("smaps", pages)):
             return tensor, _nothing
         if past_cache and not _cached(pages) and (memory := self._reader.read(*_range(file, tensor))) is not None:
             return _same_view(tensor, memory), functools.partial(self._reader.reuse, memory)
@@ -76,6 +81,17 @@ class MappedFiles:
                 "to fix this, restore it, and export again"
             )
         return tensor, functools.partial(_unmap, pages)
+
+    def _is_of_file(self, pages: range) -> bool:
+        """Query one address, or before Linux 6.11 read the first table, which takes 2 ms."""
+        import fcntl  # not on Windows
+
+        try:
+            with open("/proc/self/maps", "rb") as maps:
+                fcntl.ioctl(maps, _QUERY, bytearray(_QUERIED.pack(_QUERIED.size, _OF_FILE, pages.start, *[0] * 12)))
+        except OSError as error:  # ENOENT for memory of no file
+            return error.errno != errno.ENOENT and self._find("maps", pages) is not None
+        return True
 
     def _find(self, table: str, pages: range) -> _Mapping | None:
         if table not in self._tables:

@@ -1,6 +1,6 @@
-"""Inputs, outputs, blocks and nodes of a TorchScript graph without torch's iterators.
+"""The parts of a TorchScript graph, without the ends of torch's iterators.
 
-The end of one of torch's iterators is an exception of C++, which takes 10 µs; a constant is converted in less.
+Such an end is an exception of C++, which takes 10 µs; a constant is converted in less.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def blocks(node: Any) -> list[Any]:
 
 def nodes(block: Any) -> list[Any]:
     """List the nodes of a block in order."""
-    found, node = [], block.returnNode().prev()
-    while node.kind() != "prim::Param":
+    found, node, first = [], block.returnNode().prev(), block.paramNode()
+    while node is not first:  # pybind11 has one object for each node
         found.append(node)
         node = node.prev()
     found.reverse()

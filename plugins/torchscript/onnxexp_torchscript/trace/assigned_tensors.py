@@ -10,6 +10,8 @@ import torch
 
 _REGISTERED = frozenset(["_parameters", "_buffers", "_modules"])
 """The attributes of a module with what torch registers. A trace may change these."""
+_ATOMS = frozenset([bool, int, float, str, type(None)])
+"""The types of most attributes, none of which contains a tensor."""
 
 
 @contextlib.contextmanager
@@ -28,17 +30,17 @@ def assigned_tensors(model: torch.nn.Module, names: set[str]) -> Iterator[None]:
 
 def _tensors(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     for path, module in model.named_modules():
+        prefix = f"self.{path}." if path else "self."
         for name, value in vars(module).items():
-            if isinstance(value, (torch.Tensor, dict, list, tuple)) and name not in _REGISTERED:
-                yield from _within(f"self.{path}.{name}" if path else f"self.{name}", value)
+            if type(value) not in _ATOMS and name not in _REGISTERED:
+                yield from _within(prefix + name, value)
 
 
 def _within(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
     if isinstance(value, torch.Tensor):
         yield name, value
-    elif isinstance(value, dict):
-        for key, each in value.items():
+        return
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (list, tuple)) else ()
+    for key, each in items:
+        if type(each) not in _ATOMS:
             yield from _within(f"{name}[{key!r}]", each)
-    elif isinstance(value, (list, tuple)):
-        for index, each in enumerate(value):
-            yield from _within(f"{name}[{index}]", each)
