@@ -147,7 +147,7 @@ class _Call(NamedTuple):
         return [int(each) for each in onnx.numpy_helper.to_array(onnx.TensorProto.FromString(known.contents)).flat]
 
     def node(self) -> onnx.NodeProto:
-        """Create the node, with its inputs named ``i0``, ``i1``, … and its outputs ``o0``, …."""
+        """Create the node; its inputs are ``i0``, ``i1``, …, its outputs ``o0``, …."""
         proto = onnx.NodeProto(op_type=self.op_type, domain=self.domain)
         proto.input.extend("" if known is None else f"i{index}" for index, known in enumerate(self.inputs))
         proto.output.extend(f"o{index}" for index in range(self.outputs))
