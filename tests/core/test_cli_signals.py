@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from onnxexp._cli import main
-from onnxexp._cli.signals import Terminated, signals_raised
+from onnxexp._cli import Terminated, main, signals_raised
 from tests.core.commanding import ROOT, install
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows ends a process without a signal")

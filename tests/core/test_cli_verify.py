@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 import onnxexp
-from onnxexp._cli import installed_versions
-from onnxexp._model.runtime_opsets import last_opset
+from onnxexp._cli import doctor_command
+from onnxexp._model.onnxruntime_session import last_opset
 from tests.core.commanding import install, run
 from tests.core.tiny import export
 
@@ -206,9 +206,9 @@ def test_a_sound_installation(clinic: Path, capsys: Capsys) -> None:
     ran = run(capsys, "doctor")
     assert ran.status == 0 and "no problems found" in ran.out
     document = run(capsys, "doctor", "--json").document
-    assert document["ok"] is True and document["versions"]["torch"] == installed_versions.installed("torch")
+    assert document["ok"] is True and document["versions"]["torch"] == doctor_command.installed("torch")
     assert document["versions"]["onnxexp"] == onnxexp.__version__
-    assert {"torch", "onnx", "onnx-ir"} <= set(document["needed"]) and document["tested"] == list(installed_versions.TESTED)
+    assert {"torch", "onnx", "onnx-ir"} <= set(document["needed"]) and document["tested"] == list(doctor_command.TESTED)
     assert {"name": "tiny", "distribution": "tiny-pack", "version": "1.0"} in document["plugins"]
 
 
@@ -238,7 +238,7 @@ def test_a_pack_that_needs_what_is_not_there(clinic: Path, capsys: Capsys) -> No
     assert any(text.startswith("tiny-pack needs onnxexp >=99, but") for text in told)
     assert any("needs no-such-package, which is not installed" in text for text in told)
     assert any(
-        text.startswith(f"tiny-pack needs torch <2, but {installed_versions.installed('torch')} is installed") for text in told
+        text.startswith(f"tiny-pack needs torch <2, but {doctor_command.installed('torch')} is installed") for text in told
     )
 
 
@@ -247,12 +247,12 @@ def test_versions_that_nobody_tested(clinic: Path, capsys: Capsys, monkeypatch: 
         "onnxexp._cli.doctor_command.TESTED",
         (
             {"torch": "1.0"},
-            {"torch": "1.1", "onnx": installed_versions.installed("onnx")},
+            {"torch": "1.1", "onnx": doctor_command.installed("onnx")},
         ),
     )
     told = findings(capsys, "note")
     assert any(
-        text.startswith(f"torch {installed_versions.installed('torch')} has not been tested") and text.endswith("1.0, 1.1 has")
+        text.startswith(f"torch {doctor_command.installed('torch')} has not been tested") and text.endswith("1.0, 1.1 has")
         for text in told
     )
     assert not any(text.startswith("onnx ") and "has not been tested" in text for text in told)
@@ -260,7 +260,7 @@ def test_versions_that_nobody_tested(clinic: Path, capsys: Capsys, monkeypatch: 
 
 def test_opsets_that_the_runtime_does_not_load(clinic: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONNXEXP_OPSET", "28")
-    monkeypatch.setattr("onnxexp._model.runtime_opsets.last_opset", lambda: 21)
+    monkeypatch.setattr("onnxexp._model.onnxruntime_session.last_opset", lambda: 21)
     assert any("loads models up to opset 21, but opset 28 is configured" in text for text in findings(capsys))
     monkeypatch.setenv("ONNXEXP_OPSET", "21")
     assert not findings(capsys) and any("later opsets (up to 28" in text for text in findings(capsys, "note"))
@@ -288,7 +288,7 @@ def test_the_last_opset_is_right(capsys: Capsys) -> None:
 
 def test_a_missing_runtime_and_a_bad_configuration(clinic: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "onnxexp._cli.doctor_command.installed", lambda name: "" if name == "onnxruntime" else installed_versions.installed(name)
+        "onnxexp._cli.doctor_command.installed", lambda name: "" if name == "onnxruntime" else doctor_command.installed(name)
     )
     monkeypatch.setenv("ONNXEXP_DEBUG", "perhaps")
     told = findings(capsys)
@@ -309,7 +309,7 @@ def test_a_missing_runtime_and_a_bad_configuration(clinic: Path, capsys: Capsys,
 def test_requirements_of_other_platforms_are_not_missed(clinic: Path, capsys: Capsys, marker: str, applies: bool) -> None:
     metadata = clinic / "tiny_pack-1.0.dist-info" / "METADATA"
     metadata.write_text(metadata.read_text() + f"Requires-Dist: no-such-package>=1{'; ' * bool(marker)}{marker}\n")
-    told = [need for need in installed_versions.requirements("tiny-pack") if need.package == "no-such-package" and not need.extra]
+    told = [need for need in doctor_command.requirements("tiny-pack") if need.package == "no-such-package" and not need.extra]
     assert bool(told) is applies
 
 

@@ -1,4 +1,4 @@
-"""`derived_sizes`: sizes computed from an input's, that are 1 or 0 in the example."""
+"""`assumed_sizes`: sizes computed from an input's, that are 1 or 0 in the example."""
 
 from __future__ import annotations
 

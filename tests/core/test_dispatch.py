@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from onnxexp import LoweringError, OpsetError, OptionError, PluginConflict, SymbolicTable
-from onnxexp._cli.dispatch_reasons import claims
+from onnxexp._cli.plugins_command import claims
 from onnxexp._symbolics.dispatch import Dispatcher, Source
 from tests.core.tiny import export
 

@@ -12,7 +12,7 @@ from torch.export import Dim, ExportedProgram
 
 import onnxexp
 from onnxexp._capture.example_inputs import adapted_inputs, describe_enlargement, enlarge
-from onnxexp._capture.output_axes import name_output_axes
+from onnxexp._capture.size_names import name_output_axes
 from onnxexp._errors import CaptureError, OptionError
 from onnxexp._neutral_graph import TensorType, Value
 from onnxexp._request.dynamic_shapes import DynamicSpec, read_dynamic

@@ -1,7 +1,7 @@
 """The builder of the ONNX graph, `op` in symbolics.
 
 ``op.Squeeze(x, axes=[0])`` is right at every opset: the schema of the target opset separates inputs from attributes
-(`onnxexp._builder.arguments`), checks dtypes and determines those of the outputs. Nodes with constant inputs are folded
+(`onnxexp._builder.op_call`), checks dtypes and determines those of the outputs. Nodes with constant inputs are folded
 (`onnxexp._builder.constant_folding`), and equal nodes and equal constants are shared.
 """
 

@@ -11,8 +11,8 @@ import torch
 from onnxexp._checking.onnx_slices import OpenSession
 from onnxexp._checking.reference_session import ReferenceSession
 from onnxexp._errors import OptionError
-from onnxexp._model.lowering_record import LoweringRecord
 from onnxexp._model.onnxruntime_session import Prepare, Session
+from onnxexp._model.origins import LoweringRecord
 from onnxexp._model.signature import Signature
 from onnxexp._request.dynamic_shapes import DynamicSpec
 

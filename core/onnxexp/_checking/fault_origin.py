@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import onnx_ir as ir
@@ -11,15 +12,14 @@ import onnx_ir as ir
 from onnxexp._checking.block_comparison import compare_blocks
 from onnxexp._checking.counterparts import as_captured
 from onnxexp._checking.evidence import Evidence, border
-from onnxexp._checking.flatten_decompositions import flattened
 from onnxexp._checking.graph_comparison import GraphComparison, Settings
 from onnxexp._checking.mismatch_report import NodeReport, Origin
 from onnxexp._checking.onnx_slices import SlicedRun
 from onnxexp._checking.reference_session import ReferenceSession
 from onnxexp._checking.torch_interpreter import CannotRun
 from onnxexp._errors import OnnxExporterError
-from onnxexp._model.lowering_record import LoweringRecord
-from onnxexp._neutral_graph import Graph
+from onnxexp._model.origins import LoweringRecord
+from onnxexp._neutral_graph import Graph, Node, Value, replace_values
 
 _MOST = 20
 """Faults whose exact node is looked for; the others are reported as they are."""
@@ -113,3 +113,49 @@ def _symbolic_or_runtime(settings: Settings, fault: NodeReport) -> Origin:
 
 def _symbolic(fault: NodeReport) -> str:
     return f"the symbolic {fault.symbolic} of the plugin {fault.plugin!r}" if fault.symbolic else "the core's lowering"
+
+
+def flattened(record: LoweringRecord) -> LoweringRecord:
+    """Return the record with the nodes of decompositions in its graph.
+
+    The new nodes come before the node that was decomposed, as parts of it.
+    """
+    flat = _Flattened(record)
+    graph = record.graph
+    nodes = list(flat.nodes(graph, {}, ""))
+    return dataclasses.replace(
+        record,
+        graph=Graph(graph.inputs, graph.outputs, nodes, {**graph.params, **flat.params}),
+        plugins={**record.plugins, **flat.plugins},
+        symbolics={**record.symbolics, **flat.symbolics},
+        owners=flat.owners,
+    )
+
+
+@dataclasses.dataclass
+class _Flattened:
+    """The nodes of decompositions, copied with the arguments of the node around them."""
+
+    record: LoweringRecord
+    params: dict[Value, Any] = dataclasses.field(default_factory=dict)
+    plugins: dict[Node, str] = dataclasses.field(default_factory=dict)
+    symbolics: dict[Node, str] = dataclasses.field(default_factory=dict)
+    owners: dict[Node, str] = dataclasses.field(default_factory=dict)
+
+    def nodes(self, graph: Graph, bound: Mapping[Value, Any], owner: str) -> Iterator[Node]:
+        for node in graph.nodes:
+            made = self._copy(node, bound, owner) if owner else node
+            inner = self.record.decompositions.get(node)
+            if inner is not None and node.outputs:
+                self.params.update(inner.params)
+                path = f"{owner}/{node.outputs[0].name}" if owner else node.outputs[0].name
+                yield from self.nodes(inner, dict(zip(inner.inputs, made.inputs(), strict=True)), path)
+            yield made
+
+    def _copy(self, node: Node, bound: Mapping[Value, Any], owner: str) -> Node:
+        args = [replace_values(arg, lambda value: bound.get(value, value)) for arg in node.args]
+        copied = Node(node.op, args, node.outputs, node.blocks, node.where)
+        symbolic = self.record.symbolics.get(node, "")
+        self.symbolics[copied], self.owners[copied] = symbolic, owner
+        self.plugins[copied] = "decomposed" if node in self.record.decompositions else symbolic.partition(".")[0]
+        return copied

@@ -23,7 +23,7 @@ from onnxexp._checking.mismatch_report import MismatchReport, NodeReport
 from onnxexp._checking.onnx_slices import Runner, SlicedRun
 from onnxexp._checking.verification import random_outputs
 from onnxexp._errors import OptionError
-from onnxexp._model.lowering_record import LoweringRecord
+from onnxexp._model.origins import LoweringRecord
 from onnxexp._neutral_graph import Value
 
 

@@ -13,11 +13,11 @@ from onnxexp._capture.example_inputs import other_examples, resize_example
 from onnxexp._checking.comparison import Tolerances, VerificationReport, compare, run_eager
 from onnxexp._checking.exported import Exported
 from onnxexp._checking.onnx_slices import Runner
-from onnxexp._checking.random_inputs import random_like
 from onnxexp._checking.torch_interpreter import is_random
 from onnxexp._errors import OnnxExporterError, OptionError, VerificationError
 from onnxexp._neutral_graph import Value, values_in
 from onnxexp._request.dynamic_shapes import DynamicSpec
+from onnxexp._request.tensor_list import TensorList
 from onnxexp._symbolic_size import SymbolicSize
 
 
@@ -136,3 +136,48 @@ def random_outputs(program: Exported) -> frozenset[str]:
     names = [value.name or "" for value in program.model.graph.outputs]
     slots = [program.signature.outputs[index].output for index in drawn if index < len(program.signature.outputs)]
     return frozenset(names[slot] for slot in slots if slot is not None)
+
+
+_FEW = 16
+"""An example with up to so many different numbers is taken for a mask or labels: its own numbers are drawn."""
+
+
+def random_like(args: Sequence[Any], kwargs: Mapping[str, Any], seed: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Replace the tensors of a call by random ones.
+
+    A tensor that occurs twice is replaced by one tensor. Floats are normal numbers with the example's mean and deviation,
+    integers lie between its least and greatest. Tensors with a few different numbers (masks, labels) get these numbers again.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    made: dict[int, Any] = {}
+
+    def replace(leaf: Any) -> Any:
+        if isinstance(leaf, TensorList):
+            return TensorList(replace(element) for element in leaf)
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        if id(leaf) not in made:
+            made[id(leaf)] = _random_tensor(leaf, generator)
+        return made[id(leaf)]
+
+    return pytree.tree_map(replace, (tuple(args), dict(kwargs)))  # type: ignore[no-any-return]
+
+
+def _random_tensor(example: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    if example.numel() == 0 or example.is_quantized or example.is_sparse or example.is_nested:
+        return example
+    flat = example.detach().cpu().reshape(-1)
+    if flat.is_complex():
+        return torch.view_as_complex(_random_tensor(torch.view_as_real(flat), generator)).reshape(example.shape)
+    wide = flat.double()
+    values = torch.unique(wide) if flat.numel() > _FEW or flat.dtype == torch.bool else wide
+    if flat.dtype == torch.bool or (flat.numel() > _FEW and len(values) <= _FEW):
+        drawn = values[torch.randint(len(values), (flat.numel(),), generator=generator)]
+    elif flat.dtype.is_floating_point:
+        finite = wide[wide.isfinite()]
+        mean, deviation = (float(finite.mean()), float(finite.std(correction=0))) if len(finite) else (0.0, 1.0)
+        drawn = torch.randn(flat.numel(), dtype=torch.float64, generator=generator) * (deviation or 1.0) + mean
+    else:
+        low, high = int(wide.min()), int(wide.max())
+        drawn = torch.randint(low, high + 1, (flat.numel(),), generator=generator)
+    return drawn.to(flat.dtype).reshape(example.shape).to(example.device).requires_grad_(example.requires_grad)

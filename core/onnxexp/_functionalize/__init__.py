@@ -17,11 +17,10 @@ elements that overlap, a result that is one of two tensors) is an error where it
 from __future__ import annotations
 
 from onnxexp._functionalize.blocks import rewrite_blocks
-from onnxexp._functionalize.diagonals import fill_diagonals
 from onnxexp._functionalize.inplace_rewriter import InPlaceRewriter
 from onnxexp._functionalize.mutation import MutationInfo
 from onnxexp._functionalize.overlapping_copies import refuse_scatters_into_overlaps
-from onnxexp._functionalize.strided_views import rebase_strided_views
+from onnxexp._functionalize.strided_views import fill_diagonals, rebase_strided_views
 from onnxexp._neutral_graph import Graph, Node, Value, values_in
 
 __all__ = ["drop_dead", "functionalize"]

@@ -21,7 +21,7 @@ from onnxexp._lowering.control_flow import LOWERINGS
 from onnxexp._lowering.graph_io import GraphIO, bind_inputs, graph_outputs
 from onnxexp._lowering.keep_torch_ops import OperatorExportTypes
 from onnxexp._lowering.lowering import Lowering
-from onnxexp._model.lowering_record import LoweringRecord
+from onnxexp._model.origins import LoweringRecord
 from onnxexp._passes.manager import Passes
 from onnxexp._plugins.loading import Plugins
 from onnxexp._request.example_call import ExampleCall

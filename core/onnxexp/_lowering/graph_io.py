@@ -12,7 +12,7 @@ from onnxexp._builder.builder import Builder, state_of
 from onnxexp._builder.tensor import ComplexTensor, Tensor, real_dtype
 from onnxexp._builder.torch_tensor_data import TorchTensor, has_data
 from onnxexp._capture.captured_program import CapturedProgram
-from onnxexp._capture.output_axes import name_output_axes
+from onnxexp._capture.size_names import name_output_axes
 from onnxexp._errors import CaptureError
 from onnxexp._functionalize.squeezed_outputs import squeezed_shapes
 from onnxexp._lowering.lowering import Lowering

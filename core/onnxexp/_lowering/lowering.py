@@ -16,7 +16,7 @@ from onnxexp._functionalize.emit import differ
 from onnxexp._lowering.keep_torch_ops import OperatorExportTypes, emit_torch_node
 from onnxexp._lowering.problem_report import Problem, describe, no_plugins, unsupported
 from onnxexp._lowering.symbolic_resolver import Resolution, SymbolicResolver
-from onnxexp._model.lowering_record import Counterpart
+from onnxexp._model.origins import Counterpart
 from onnxexp._neutral_graph import Dim, Graph, Node, TensorType, Value, replace_values
 from onnxexp._plugins.loading import Plugins
 from onnxexp._torch_ops.schemas import called

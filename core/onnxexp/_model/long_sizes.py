@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeGuard
 
 import onnx_ir as ir
 
 from onnxexp._request.unique_names import UniqueNames
+from onnxexp._symbolic_size import SymbolicSize
 
 SIZES_KEY = "onnxexp.sizes"
 """The key of the file's metadata with the expressions of shortened sizes."""
@@ -49,3 +50,26 @@ def _values(graph: ir.Graph) -> Iterator[ir.Value]:
     yield from graph.outputs
     for node in ir.traversal.RecursiveGraphIterator(graph):
         yield from node.outputs
+
+
+def symbol_values(declared: Mapping[str, Sequence[str]], shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """Return the value of each symbol that is the size of an axis of an input."""
+    found: dict[str, int] = {}
+    for name, sizes in declared.items():
+        for size, given in zip(sizes, shapes[name], strict=False):  # the pairs of complex numbers have an axis more
+            if SymbolicSize(size).is_name:
+                found.setdefault(size, given)
+    return found
+
+
+def contradiction(declared: Mapping[str, Sequence[str]], shapes: Mapping[str, Sequence[int]]) -> str:
+    """Describe the first axis that has another size than the declared one, or "".
+
+    Axes of one name have one size.
+    """
+    values = symbol_values(declared, shapes)
+    for name, sizes in declared.items():
+        for axis, (size, given) in enumerate(zip(sizes, shapes[name], strict=False)):
+            if (wanted := SymbolicSize(size).at(values)) not in (None, given):
+                return f"axis {axis} of input {name} is {size}, which is {wanted} in this call, but it has {given} elements"
+    return ""

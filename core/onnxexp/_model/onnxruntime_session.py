@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import io
 import os
 import re
@@ -18,15 +19,18 @@ from typing import Any, TypeAlias
 import numpy as np
 import onnx_ir as ir
 import torch
+from onnx import TensorProto, helper
 
 from onnxexp._builder.dtypes import onnx_dtype, torch_dtype
+from onnxexp._builder.onnx_schemas import ir_version
 from onnxexp._builder.torch_tensor_data import has_data
 from onnxexp._errors import OnnxExporterError
-from onnxexp._model.declared_sizes import contradiction
+from onnxexp._model.long_sizes import contradiction
 from onnxexp._model.type_text import place_of, type_text
 from onnxexp._neutral_graph import TensorType
 from onnxexp._serialize import WriteOptions, save
 from onnxexp._serialize.hidden_folder import temporary_folder
+from onnxexp._version import MAX_OPSET, MIN_OPSET
 
 Prepare: TypeAlias = "Callable[[ir.Model, Any], ir.Model]"
 """Prepares a model, and ONNX Runtime's session options, see the hook `prepare_session`."""
@@ -220,3 +224,32 @@ def _nodes(model: ir.Model) -> Iterator[ir.Node]:
     yield from model.graph.all_nodes()
     for function in model.functions.values():
         yield from function.all_nodes()
+
+
+@functools.lru_cache(maxsize=None)
+def last_opset() -> int:
+    """Find the highest opset that ONNX Runtime loads, by trial.
+
+    Raises:
+        ImportError: ONNX Runtime is not installed.
+        RuntimeError: ONNX Runtime loads no model at all.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    node = helper.make_node("Identity", ["x"], ["y"])
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy"]
+    refusal: Exception | None = None
+    for opset in range(MAX_OPSET, MIN_OPSET - 1, -1):
+        model = helper.make_model(
+            helper.make_graph([node], "probe", ends[:1], ends[1:]), opset_imports=[helper.make_opsetid("", opset)],
+            ir_version=ir_version(opset),
+        )  # fmt: skip
+        try:
+            onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # noqa: BLE001 - its error classes differ between versions
+            refusal = error
+            continue
+        return opset
+    raise RuntimeError(f"it loads no model at all: {refusal}")

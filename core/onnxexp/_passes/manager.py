@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import onnx_ir as ir
 
-from onnxexp._capture.graph_check import check_graph
+from onnxexp._capture.foreign_frontend import check_graph
 from onnxexp._errors import OptionError, PassError
 from onnxexp._neutral_graph import Graph
 from onnxexp._passes import contract

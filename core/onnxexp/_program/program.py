@@ -19,10 +19,9 @@ from onnxexp._checking.mismatch import find_mismatch
 from onnxexp._checking.mismatch_report import MismatchReport
 from onnxexp._checking.verification import InputCase, cases_of, verify
 from onnxexp._errors import OnnxExporterError
-from onnxexp._model.lowering_record import LoweringRecord
 from onnxexp._model.model_text import render
 from onnxexp._model.onnxruntime_session import Prepare, Session
-from onnxexp._model.origins import without_origins
+from onnxexp._model.origins import LoweringRecord, without_origins
 from onnxexp._model.signature import Signature
 from onnxexp._model.type_text import ascii_text, type_text
 from onnxexp._neutral_graph import Node

@@ -36,8 +36,7 @@ from onnxexp._capture.torch_state import is_exporting, replace_attributes
 from onnxexp._request.dynamic_shapes import DynamicSpec, user_inputs
 from onnxexp._source_location import SourceLocation, is_installed, is_torch_nn, is_user_code, only_raises_or_warns
 from onnxexp._torch_export.program_modes import shape_env
-from onnxexp._torch_export.sliced_inputs import ends_of_slices
-from onnxexp._torch_export.squeezed_axes import compared_with_one, is_returned_squeeze, possibly_one
+from onnxexp._torch_export.squeezed_axes import compared_with_one, ends_of_slices, is_returned_squeeze, possibly_one
 from onnxexp._torch_export.symbol_names import InputSize, input_symbols, symbol_names
 from onnxexp._user_warnings import warn
 

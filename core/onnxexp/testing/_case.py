@@ -15,7 +15,7 @@ from torch._library.custom_ops import CustomOpDef
 from torch.utils import _pytree as pytree
 
 import onnxexp
-from onnxexp._model.runtime_opsets import last_opset
+from onnxexp._model.onnxruntime_session import last_opset
 from onnxexp.testing._other_sizes import Sizes, inputs_at, sizes_of_one, symbol_values
 
 OPSETS = (9, 11, 13, 18, 20, 23)
