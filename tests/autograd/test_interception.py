@@ -152,7 +152,6 @@ def checked_again(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatc
             "torch_internals",
             "interception",
             "run_forward",
-            "shapes_without_fake",
             "function_capture",
         ):
             monkeypatch.delitem(sys.modules, name)

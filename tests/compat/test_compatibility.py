@@ -10,7 +10,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from onnxexp._cli.installed_versions import TESTED
+from onnxexp._cli.doctor_command import TESTED
 from onnxexp._torch_compat import NEWEST_TESTED
 from tests.compat import parts
 from tests.compat.environments import FIRST, ROWS

@@ -13,8 +13,7 @@ import torch
 import transformers as hf
 from torch import nn
 
-from onnxexp_transformers.cache_names import cache_parameter
-from onnxexp_transformers.cache_nodes import register_caches
+from onnxexp_transformers.cache_nodes import cache_parameter, register_caches
 
 from .case import Inputs, ModelCase, Sizes, floats, padding_mask, tokens
 from .hf_base import (

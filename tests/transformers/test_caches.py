@@ -25,8 +25,7 @@ from transformers import (
 
 import onnxexp
 from onnxexp import CaptureError, OnnxExporterError, OptionError
-from onnxexp_transformers.cache_names import cache_argument, cache_parameter
-from onnxexp_transformers.cache_nodes import named_tensors, register_caches
+from onnxexp_transformers.cache_nodes import cache_argument, cache_parameter, named_tensors, register_caches
 from tests.transformers.causal_models import causal_model
 
 IDS = torch.arange(8).reshape(2, 4) + 5

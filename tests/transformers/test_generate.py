@@ -12,7 +12,7 @@ import torch
 import onnxexp_transformers
 from onnxexp import OnnxExporterError, OptionError
 from onnxexp_transformers import TextGenerator
-from onnxexp_transformers.sampling import Sampler
+from onnxexp_transformers.generation import Sampler
 from tests.transformers.causal_models import causal_model
 
 IDS = np.array([[5, 6, 7], [8, 9, 10]])

@@ -12,8 +12,7 @@ import pytest
 import torch
 from transformers import GenerationConfig
 
-from onnxexp_transformers.tasks.image_text_to_text import parts
-from onnxexp_transformers.tasks.patch_sequences import grid_of
+from onnxexp_transformers.tasks.image_text_to_text import grid_of, parts
 
 from .architecture import Architecture, architectures
 from .sessions import Session, as_past

@@ -11,7 +11,7 @@ from transformers import BertConfig
 import onnxexp_transformers
 from onnxexp._model.printable_text import one_line
 from onnxexp_transformers.export_model import ExportedModel
-from onnxexp_transformers.model_card import model_card
+from onnxexp_transformers.folder import model_card
 from tests.transformers.test_export_folder import BERT
 
 HOSTILE = [

@@ -13,7 +13,7 @@ from transformers.cache_utils import LinearAttentionLayer
 
 import onnxexp_transformers
 from onnxexp import ONNXProgram, OptionError
-from onnxexp_transformers.cache_names import cache_argument
+from onnxexp_transformers.cache_nodes import cache_argument
 from tests.transformers.causal_models import CAUSAL, causal_model
 
 QUICK = ("GPT2", "Gemma2", "Llama", "Mamba")

@@ -18,8 +18,7 @@ import transformers
 from transformers.integrations import hub_kernels
 
 from onnxexp import OptionError
-from onnxexp_transformers.checkpoint_files import tokenizer_files
-from onnxexp_transformers.loading import Loaded, load
+from onnxexp_transformers.loading import Loaded, load, tokenizer_files
 from onnxexp_transformers.tasks import task_of
 from tests.transformers.causal_models import causal_model
 

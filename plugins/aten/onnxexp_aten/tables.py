@@ -9,9 +9,7 @@ from onnxexp_aten.indexing import assignment, gather, scatter
 from onnxexp_aten.linalg import (
     cholesky_and_qr,
     einsum,
-    grouped_matmul,
     matmul,
-    matrix_exp,
     norms,
     pseudo_inverse,
     solve_and_lu,
@@ -21,15 +19,12 @@ from onnxexp_aten.math import (
     arithmetic,
     comparison_and_bitwise,
     erf_and_bessel,
-    frexp_and_nextafter,
     functions_of_two,
     gamma,
-    gcd,
     orthogonal_polynomials,
     powers,
     python_scalars,
     unary,
-    xlogy,
 )
 from onnxexp_aten.nn import (
     activation,
@@ -41,17 +36,15 @@ from onnxexp_aten.nn import (
     ctc_loss,
     dropout,
     embedding_bag,
-    fractional_max_pooling,
     grid_sample,
     im2col,
     losses,
     normalization,
     pooling,
-    softmax,
     transformer_layer,
     upsampling,
 )
-from onnxexp_aten.random import distributions, rejection_loops
+from onnxexp_aten.random import distributions
 from onnxexp_aten.reduction import cumulative, differences, reductions
 from onnxexp_aten.rnn import layers, packed_sequences
 from onnxexp_aten.shape import (
@@ -68,12 +61,10 @@ from onnxexp_aten.shape import (
 from onnxexp_aten.statistics import (
     covariance,
     histograms,
-    mode_and_nan,
     nonzero_and_searchsorted,
     quantiles,
     segment_reduce,
     sorting,
-    unique,
 )
 
 aten = SymbolicTable("aten")
@@ -96,9 +87,7 @@ aten.include(
     # linalg
     cholesky_and_qr.table,
     einsum.table,
-    grouped_matmul.table,
     matmul.table,
-    matrix_exp.table,
     norms.table,
     pseudo_inverse.table,
     solve_and_lu.table,
@@ -108,15 +97,12 @@ aten.include(
     comparison_and_bitwise.table,
     differences.table,
     erf_and_bessel.table,
-    frexp_and_nextafter.table,
     functions_of_two.table,
     gamma.table,
-    gcd.table,
     orthogonal_polynomials.table,
     powers.table,
     python_scalars.table,
     unary.table,
-    xlogy.table,
     # nn
     activation.table,
     adaptive_pooling.table,
@@ -127,19 +113,16 @@ aten.include(
     ctc_loss.table,
     dropout.table,
     embedding_bag.table,
-    fractional_max_pooling.table,
     grid_sample.table,
     im2col.table,
     losses.table,
     normalization.table,
     padding.table,
     pooling.table,
-    softmax.table,
     transformer_layer.table,
     upsampling.table,
     # random
     distributions.table,
-    rejection_loops.table,
     # reduction
     cumulative.table,
     reductions.table,
@@ -158,12 +141,10 @@ aten.include(
     # statistics
     covariance.table,
     histograms.table,
-    mode_and_nan.table,
     quantiles.table,
     nonzero_and_searchsorted.table,
     segment_reduce.table,
     sorting.table,
-    unique.table,
 )
 
 complex_aten = SymbolicTable("aten")

@@ -10,9 +10,8 @@ import onnxexp
 from onnxexp.graph import Node
 from onnxexp_aten.passes.compose_views import ComposeViews
 from onnxexp_aten.passes.fuse_rotary import FuseRotary
-from onnxexp_ort.cached_attention import FIRST_WITH_ATTENTION, PRESENTS, attend_with_cache
+from onnxexp_ort.cached_attention import FIRST_WITH_ATTENTION, PRESENTS, ChooseAttention, attend_with_cache
 from onnxexp_ort.cast_bfloat16 import CastBfloat16
-from onnxexp_ort.choose_attention import ChooseAttention
 from onnxexp_ort.domain import DOMAIN
 from onnxexp_ort.fuse_quick_gelu import FuseQuickGelu
 from onnxexp_ort.fuse_skip_norms import FuseSkipNorms

@@ -10,7 +10,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from onnxexp import Builder, ExportContext, OptionError, Options, hookimpl
+from onnxexp import Builder, ExportContext, OptionError, Options, SymbolicTable, hookimpl
 from onnxexp.commands import nearest
 from onnxexp.graph import Graph, Node
 from onnxexp_quantized.capture.fake_quantize_modules import constant_fake_quantization
@@ -21,16 +21,38 @@ from onnxexp_quantized.capture.integer_form import IntegerForm
 from onnxexp_quantized.capture.model_patches import calls_quantizing, is_quantized, quantizing_functions, stand_ins
 from onnxexp_quantized.capture.outputs import WriteParameters, integer_outputs
 from onnxexp_quantized.capture.refusals import check_model
+from onnxexp_quantized.lowering import (
+    choose_parameters,
+    dynamic,
+    fake_quantization,
+    integer_products,
+    quantize_and_dequantize,
+    recurrent,
+    stored_weights,
+    torchao_affine,
+)
 from onnxexp_quantized.lowering.affine import NARROW
 from onnxexp_quantized.lowering.dynamic import DYNAMIC
-from onnxexp_quantized.lowering.integer_product_pass import join_zero_points
+from onnxexp_quantized.lowering.integer_products import join_zero_points
 from onnxexp_quantized.lowering.stored_weights import keep_stored
-from onnxexp_quantized.lowering.tables import TABLES
 from onnxexp_quantized.passes.check_weights import FindWeights
 from onnxexp_quantized.styles.operator_style import STYLES
 from onnxexp_quantized.styles.pass_list import passes_for
 from onnxexp_quantized.torchscript.program import as_program, programs_in
 from onnxexp_quantized.weights.fold_scales import LIBRARY_WEIGHTS, library_weights
+
+_decomposed = SymbolicTable("quantized_decomposed")
+_decomposed.include(quantize_and_dequantize.table, choose_parameters.table)
+
+_of_captures = SymbolicTable("onnxexp_quantized")
+_of_captures.include(dynamic.table, recurrent.table)
+
+_aten = SymbolicTable("aten")
+_aten.include(fake_quantization.table, integer_products.table)
+
+TABLES = (_decomposed, _of_captures, torchao_affine.table, _aten, stored_weights.table)
+"""The symbolics of decomposed graphs, of this plugin's own operators, of torchao's, of ATen's, and of torch.export's."""
+
 
 _PATCHES = "quantized.patches"
 """Key in `ExportContext.plugin_data`: the stack of the capture's patches."""

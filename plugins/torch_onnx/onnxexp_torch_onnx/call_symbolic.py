@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import torch
+from torch.utils import _pytree as pytree
 
-from onnxexp import Builder, LoweringError
+from onnxexp import Builder, LoweringError, Tensor
 from onnxexp.checking import output_mismatch
-from onnxexp.graph import Value
+from onnxexp.graph import Node, ScalarType, TensorType, Value
 from onnxexp.torch_ops import schemas
 from onnxexp_torch_onnx.context import GraphContext, SymbolicContext
 from onnxexp_torch_onnx.emit_nodes import PACKING
-from onnxexp_torch_onnx.python_op import python_op
+from onnxexp_torch_onnx.jit_types import jit_type, type_of_tensor
 from onnxexp_torch_onnx.scratch_graph import ScratchGraph, jit_node
 from onnxexp_torch_onnx.settings import settings
 from onnxexp_torch_onnx.torch_onnx_state import torch_opset
@@ -193,3 +194,44 @@ def _line(error: BaseException, function: Callable[..., Any]) -> str:
     code = getattr(inspect.unwrap(function), "__code__", None)
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if code and frame.filename == code.co_filename]
     return f", in line {frames[-1].lineno} ({frames[-1].line})" if frames else ""
+
+
+def python_op(node: Node, function: type[torch.autograd.Function], args: Sequence[Any]) -> tuple[Any, Any, list[Tensor]]:
+    """Trace ``function.apply(*args)`` as one ``prim::PythonOp``.
+
+    Returns the graph, that node, and its inputs.
+
+    `pyobj`, `cconv` and `scalar_args` are those of the call. The traced class is a subclass whose forward computes nothing.
+    """
+    results = tuple(_example(value.type) for value in node.outputs)
+    members = {
+        "forward": staticmethod(lambda ctx, *args: results),
+        "setup_context": staticmethod(torch.autograd.Function.setup_context),
+        "__module__": function.__module__,
+        "__qualname__": function.__qualname__,
+    }
+    stand_in: Any = type(function.__name__, (function,), members)
+    flat, spec = pytree.tree_flatten(tuple(args))
+    places = [index for index, leaf in enumerate(flat) if isinstance(leaf, Tensor)]
+    examples = tuple(torch.empty((), dtype=flat[index].known_dtype or torch.float32) for index in places)
+
+    def call(*tensors: torch.Tensor) -> Any:
+        leaves = dict(enumerate(flat)) | dict(zip(places, tensors, strict=True))
+        return stand_in.apply(*pytree.tree_unflatten(list(leaves.values()), spec))
+
+    jit: Any = torch._C
+    graph = jit._create_graph_by_tracing(call, examples, lambda value: "", True, False, None, ())[0]
+    jit._jit_pass_lower_all_tuples(graph)
+    made = next(each for each in graph.nodes() if each.kind() == "prim::PythonOp")
+    made.removeAttribute("Subgraph")
+    made.s_("name", function.__name__)
+    for index, value in zip(places, graph.inputs(), strict=True):
+        value.setType(type_of_tensor(flat[index]))
+    for output, value in zip(node.outputs, made.outputs(), strict=True):
+        value.setType(jit_type(output.type))
+    return graph, made, [flat[index] for index in places]
+
+
+def _example(type_: TensorType | ScalarType) -> torch.Tensor:
+    dtype = type_.dtype if isinstance(type_, TensorType) else None
+    return torch.empty((), dtype=dtype or torch.float32)

@@ -7,6 +7,7 @@ import functools
 import inspect
 import logging
 import os
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, BinaryIO
 
@@ -14,14 +15,13 @@ import onnx_ir as ir
 import torch
 
 import onnxexp
-from onnxexp import DEFAULT_OPSET, ONNXProgram, OptionError, warn
+from onnxexp import DEFAULT_OPSET, CaptureError, ONNXProgram, OptionError, warn
 from onnxexp.frontends import unwrapped
 from onnxexp_torch_onnx import deprecated_arguments
 from onnxexp_torch_onnx.combined_tables import combined
 from onnxexp_torch_onnx.enums import OperatorExportTypes
-from onnxexp_torch_onnx.errors import CheckerError
+from onnxexp_torch_onnx.errors import CheckerError, OnnxExporterWarning
 from onnxexp_torch_onnx.export_state import logging_to_stdout, training_mode
-from onnxexp_torch_onnx.fixed_axes import export_without_fixed_axes
 from onnxexp_torch_onnx.graph_text import PARAMETER, graph_text
 from onnxexp_torch_onnx.module_functions import ModuleFunctions, check_opset
 from onnxexp_torch_onnx.number_inputs import Example, export_with_number_inputs, read_example, take_floats_as_doubles
@@ -252,3 +252,59 @@ def export_to_pretty_string(
 
         return str(onnx.printer.to_text(program.model_proto))
     return graph_text(program.model, model)
+
+
+_FIXED = re.compile(
+    r"axis (\d+) of input (\S+)(?: \([^)]*\))? was asked to be dynamic, but the model fixes it to (?:\d+|the size of)"
+)
+"""The reason in a CaptureError of the core or of the TorchScript frontend."""
+_UNKNOWN = re.compile(r"dynamic_axes\['(.*)'\]: the model has no input or output of that name")
+_NO_AXIS = re.compile(r"dynamic_axes\['(.*)'\]: there is no axis (-?\d+); the output's shape is")
+"""Reasons in an OptionError of the core."""
+
+
+def export_without_fixed_axes(run: Callable[[Any], ONNXProgram], axes: Any) -> ONNXProgram:
+    """Export with `dynamic_axes`, except for those that the model cannot have.
+
+    The model cannot have names of inputs that it lacks, axes that an input lacks, and axes that it fixes. Each of them causes a
+    warning with the reason. Raises what `run` raises for any other reason.
+    """
+    reasons: list[str] = []
+    while True:
+        try:
+            program = run(axes)
+            break
+        except CaptureError as error:
+            found = {(name, int(axis)) for axis, name in _FIXED.findall(str(error))}
+            remaining = _without(axes, found)
+            if remaining == axes:
+                raise
+            named = ", ".join(f"axis {axis} of {name}" for name, axis in sorted(found))
+            reasons.append(f"dynamic_axes: the model fixes {named}, so the file has a static size there: {error}")
+            axes = remaining
+        except OptionError as error:
+            if unknown := _UNKNOWN.match(str(error)):
+                axes = {key: given for key, given in axes.items() if key != unknown[1]}
+            elif absent := _NO_AXIS.match(str(error)):
+                axes = _without(axes, {(absent[1], int(absent[2]))})
+            else:
+                raise
+            reasons.append(f"{error} The entry has no effect.")
+    for reason in reasons:
+        warn(reason, OnnxExporterWarning)
+    return program
+
+
+def _without(axes: Any, found: set[tuple[str, int]]) -> Any:
+    """Copy `dynamic_axes` without these axes.
+
+    Axes that are counted from the end are kept.
+    """
+    if not isinstance(axes, Mapping):
+        return axes
+    return {
+        key: {axis: name for axis, name in given.items() if (key, axis) not in found}
+        if isinstance(given, Mapping)
+        else [axis for axis in given if (key, axis) not in found]
+        for key, given in axes.items()
+    }

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from onnxexp_transformers.cache_names import cache_parameter
+from onnxexp_transformers.cache_nodes import cache_parameter
 from onnxexp_transformers.plugin import plugin
 
 if TYPE_CHECKING:

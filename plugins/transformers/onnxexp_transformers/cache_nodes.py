@@ -4,22 +4,26 @@ A cache is flattened into its tensors, with keys by layer: ``0.key``, ``0.value`
 layers of an encoder-decoder cache are ``0.decoder.key`` and ``0.encoder.key``. The number of tokens in a static cache, which is
 the same in every layer, is ``length``. All else (classes, flags, windows) is the context of the node: a call of the program must
 have the same. Contexts are JSON, so that torch can save a program with such an input.
+
+The parameter is ``cache`` since transformers 5.24, and ``past_key_values`` or, without attention, ``cache_params`` before. A
+graph has ``past_key_values.0.key`` with every version, since the programs that load such files read that name.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
+from onnxexp import OptionError
 from onnxexp.frontends import RenamingKey
-from onnxexp_transformers.cache_names import RENAMED
 
 _registration = threading.Lock()
 _NAMES = {"keys": "key", "values": "value", "conv_states": "conv_state", "recurrent_states": "recurrent_state"}
@@ -210,3 +214,32 @@ def _imported(path: str) -> type[Any]:
     module, _, name = path.rpartition(".")
     found: type[Any] = vars(importlib.import_module(module))[name]
     return found
+
+
+RENAMED = {"cache": "past_key_values", "cache_params": "past_key_values"}
+"""The name of a cache in a graph, by that of the parameter or of the field of a result; others stay."""
+
+
+def cache_parameter(forward: Callable[..., Any]) -> str | None:
+    """Return the name of a forward's parameter for the cache, or None.
+
+    The name is ``cache`` from transformers 5.24 on, ``past_key_values`` or ``cache_params`` before. A ``cache`` that is a dict,
+    as in XLM and FlauBERT, does not count.
+
+    Args:
+        forward: The forward of a model of transformers.
+    """
+    accepted = inspect.signature(forward).parameters
+    names = (name for name in ("past_key_values", *RENAMED) if name in accepted)
+    return next((name for name in names if "dict" not in str(accepted[name].annotation)), None)
+
+
+def cache_argument(forward: Callable[..., Any], cache: Any) -> dict[str, Any]:
+    """Return a cache as a keyword argument of a forward.
+
+    Raises OptionError for a forward without a parameter for the cache.
+    """
+    name = cache_parameter(forward)
+    if name is None:
+        raise OptionError(f"{forward.__qualname__} has no parameter for a cache; to fix this, choose another task")
+    return {name: cache}

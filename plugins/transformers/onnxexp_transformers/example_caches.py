@@ -24,8 +24,7 @@ from transformers.cache_utils import (
 )
 
 from onnxexp import OptionError
-from onnxexp_transformers.cache_names import cache_argument
-from onnxexp_transformers.cache_nodes import named_tensors, register_caches
+from onnxexp_transformers.cache_nodes import cache_argument, named_tensors, register_caches
 
 
 class PastCache(DynamicCache):

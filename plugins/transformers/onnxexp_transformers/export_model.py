@@ -16,8 +16,7 @@ import onnxexp
 from onnxexp import CaptureError
 from onnxexp.commands import OutputFolder
 from onnxexp_transformers.expert_loops import all_experts
-from onnxexp_transformers.exported_parts import ExportedParts
-from onnxexp_transformers.folder import check_folder, write_folder
+from onnxexp_transformers.folder import ExportedParts, check_folder, write_folder
 from onnxexp_transformers.loading import load
 from onnxexp_transformers.shared_buffers import SHARED_BUFFERS, shareable
 from onnxexp_transformers.tasks import Part, task_of

@@ -1,4 +1,4 @@
-"""linalg/grouped_matmul.py: grouped matrix products; and histograms."""
+"""linalg/matmul.py: grouped matrix products; and histograms."""
 
 from __future__ import annotations
 

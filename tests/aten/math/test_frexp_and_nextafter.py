@@ -1,4 +1,4 @@
-"""math/frexp_and_nextafter.py: every kind of float, without a rounding error."""
+"""math/functions_of_two.py: every kind of float, without a rounding error."""
 
 from __future__ import annotations
 

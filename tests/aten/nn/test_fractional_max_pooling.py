@@ -1,4 +1,4 @@
-"""nn/fractional_max_pooling.py: windows at given samples, in 2 and 3 dimensions."""
+"""nn/pooling.py: windows at given samples, in 2 and 3 dimensions."""
 
 from __future__ import annotations
 

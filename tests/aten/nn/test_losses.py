@@ -1,4 +1,4 @@
-"""nn/losses.py and math/xlogy.py: losses for numeric targets, and distances."""
+"""nn/losses.py and math/functions_of_two.py: losses for numeric targets, and distances."""
 
 from __future__ import annotations
 

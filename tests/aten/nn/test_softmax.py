@@ -1,4 +1,4 @@
-"""nn/softmax.py: any axis, also before opset 13."""
+"""nn/activation.py: softmax along any axis, also before opset 13."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""statistics/mode_and_nan.py: modes, and functions that leave NaN out."""
+"""statistics/quantiles.py: modes, and functions that leave NaN out."""
 
 from __future__ import annotations
 

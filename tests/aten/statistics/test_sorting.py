@@ -1,6 +1,6 @@
 """Order and positions, by three modules of statistics/.
 
-The modules are sorting.py, unique.py and nonzero_and_searchsorted.py.
+The modules are sorting.py and nonzero_and_searchsorted.py.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""support/axis_groups.py: axes whose product is another axis."""
+"""support/axis_products.py: axes whose product is another axis."""
 
 from __future__ import annotations
 
 import pytest
 
 from onnxexp.graph import SymbolicSize
-from onnxexp_aten.support.axis_groups import partition
+from onnxexp_aten.support.axis_products import partition
 
 
 @pytest.mark.parametrize(

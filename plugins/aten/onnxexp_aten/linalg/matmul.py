@@ -1,7 +1,11 @@
-"""Products of matrices and vectors."""
+"""Products of matrices and vectors, and the exponential of a matrix.
+
+Source of the exponential: Golub and Van Loan, "Matrix Computations", 9.3.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,12 +13,15 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.ranges import arange_of
+from onnxexp_aten.linalg.factorization import Matrices
+from onnxexp_aten.linalg.matrix_sizes import dims, eye, shaped
+from onnxexp_aten.math.arithmetic import extreme
 from onnxexp_aten.reduction.reductions import reduced
 from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.kernel_dtypes import compute
-from onnxexp_aten.support.tensor_sizes import size_at, sizes_of, with_shape
-from onnxexp_aten.support.type_promotion import promote
-from onnxexp_aten.support.view_nodes import permuted, reshaped, squeezed, swapped, unsqueezed
+from onnxexp_aten.support.tensor_sizes import size_at, sizes_of, vector, with_shape
+from onnxexp_aten.support.type_promotion import dtype_of, promote
+from onnxexp_aten.support.view_nodes import permuted, reshaped, sliced, squeezed, swapped, unsqueezed
 
 table = SymbolicTable("aten")
 
@@ -269,3 +276,89 @@ def bilinear(op: Builder, input1: Tensor, input2: Tensor, weight: Tensor, bias: 
     right = unsqueezed(op, input2, [rank - 1, rank + 1])  # [*, 1, in2, 1]
     result = op.Squeeze(product(op, product(op, left, weight), right), axes=[rank, rank + 1])
     return result if bias is None else compute(op, "Add", result, bias)
+
+
+@table("_grouped_mm")
+def grouped_mm(op: Builder, self: Tensor, mat2: Tensor, offs: Tensor | None, bias: Any, out_dtype: Any) -> Tensor:
+    """_grouped_mm(Tensor self, Tensor mat2, Tensor? offs=None, Tensor? bias=None, ScalarType? out_dtype=None) -> Tensor"""
+    if bias is not None:
+        op.decline("a bias is not supported, nor does torch compute one")
+    if offs is None:
+        product = op.MatMul(self, mat2)
+    elif rank_of(op, self) == 2 and rank_of(op, mat2) == 3:
+        product = _by_rows(op, self, mat2, offs)
+    else:
+        op.decline("only groups of rows of a matrix are supported")
+    return op.cast(product, dtype_of(out_dtype, self.dtype))
+
+
+@table("transformers::grouped_mm_fallback")
+def grouped_mm_fallback(op: Builder, input: Tensor, weight: Tensor, offs: Tensor) -> Tensor:
+    """grouped_mm_fallback(Tensor input, Tensor weight, Tensor offs) -> Tensor"""
+    return _by_rows(op, input, weight, offs)
+
+
+def _by_rows(op: Builder, rows: Tensor, weights: Tensor, ends: Tensor) -> Tensor:
+    """Multiply each group of rows by its own matrix, (S, K) by (groups, K, N).
+
+    Rows after the last end are zero in the result.
+    """
+    groups = size_at(op, weights, 0)
+    if not isinstance(groups, int):
+        op.decline("the number of groups must be known at export")
+    ends = op.cast(ends, torch.int64)
+    bounds: list[Any] = [0, *(op.Slice(ends, [group], [group + 1], axes=[0]) for group in range(groups))]
+    products = [
+        op.MatMul(sliced(op, rows, 0, bounds[group], bounds[group + 1]), _matrix(op, weights, group)) for group in range(groups)
+    ]
+    rest = extreme(op, "Max", op.Sub(size_at(op, rows, 0), bounds[-1]), op.constant(0))
+    zeros = op.ConstantOfShape(vector(op, [rest, size_at(op, weights, 2)]), value=torch.zeros(1, dtype=rows.dtype))
+    return op.Concat(*products, zeros, axis=0)
+
+
+def _matrix(op: Builder, weights: Tensor, group: int) -> Tensor:
+    """Return one of the matrices; a parameter is sliced at export, not at run time."""
+    if weights.const is not None:
+        return op.wrap_constant(weights.const[group], f"{weights.name}.{group}" if weights.name else None)
+    return op.Gather(weights, group, axis=0)
+
+
+_TERMS = 16
+"""Terms of the series; exact to float64 for norms up to 1/2."""
+
+
+@table("linalg_matrix_exp")
+def matrix_exp(op: Builder, self: Tensor) -> Tensor:
+    """linalg_matrix_exp(Tensor self) -> Tensor, by scaling and squaring"""
+    matrices = Matrices(op, self)
+    n = matrices.rows
+    norm = op.ReduceMax(op.ReduceSum(op.Abs(matrices.x), axes=[2], keepdims=0), keepdims=0)
+    halvings = op.Ceil(op.Div(op.Log(op.Max(norm, 0.5)), op.constant(torch.log(torch.tensor(2.0, dtype=torch.float64)))))
+    halvings = op.Add(halvings, 1.0)
+    x = op.Div(matrices.x, op.Pow(op.constant(2.0, torch.float64), halvings))
+    result = _taylor(op, with_shape(x, dims(matrices.x)))
+
+    def body(number: Tensor, power: Tensor) -> tuple[Any, list[Tensor], list[Tensor]]:
+        return None, [op.MatMul(power, power)], []
+
+    squared = op.loop(op.cast(halvings, torch.int64), None, body, [result])[0]
+    return matrices.back(squared, n, n)
+
+
+def _taylor(op: Builder, x: Tensor) -> Tensor:
+    """Compute the Taylor series by the Paterson-Stockmeyer rule.
+
+    The series is written as a polynomial in the fourth power with cubic coefficients.
+    """
+    batch, n, _ = dims(x)
+    square = op.MatMul(x, x)
+    powers = op.Concat(eye(op, batch, n, n), x, square, op.MatMul(square, x), axis=1)
+    inverses = [1 / math.factorial(k) for k in range(_TERMS)]
+    factors = op.constant(torch.tensor(inverses, dtype=torch.float64).reshape(-1, 4))
+    cubic = op.MatMul(factors, shaped(op, powers, [batch, 4, n * n]))
+    others = [shaped(op, each, [batch, n, n]) for each in op.Split(cubic, [1] * (_TERMS // 4), axis=1, outputs=_TERMS // 4)]
+    result = others.pop()
+    fourth = op.MatMul(square, square)
+    for other in reversed(others):
+        result = op.Add(op.MatMul(fourth, result), other)
+    return with_shape(result, [batch, n, n])

@@ -1,16 +1,23 @@
-"""Functions of two variables: angles, lengths, signs, sums of exponentials."""
+"""Functions of two variables: angles, lengths, signs, sums of exponentials.
+
+The greatest common divisor is Euclid's algorithm, in a loop until every element is done. frexp and nextafter are arithmetic: ONNX
+has no access to bits.
+"""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
+import torch
+
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import extreme, nonzero, select
 from onnxexp_aten.math.comparison_and_bitwise import equal
+from onnxexp_aten.math.to_float64 import where_float64
 from onnxexp_aten.math.unary import atan, signbit
-from onnxexp_aten.support.kernel_dtypes import compare, compute
-from onnxexp_aten.support.type_promotion import promote
+from onnxexp_aten.support.kernel_dtypes import compare, compute, running_dtype
+from onnxexp_aten.support.type_promotion import promote, to_float
 
 table = SymbolicTable("aten")
 
@@ -67,3 +74,119 @@ def logaddexp2(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     x, y = promote(op, self, other)
     scale = math.log(2.0)
     return compute(op, "Div", logaddexp(op, compute(op, "Mul", x, scale), compute(op, "Mul", y, scale)), scale)
+
+
+_ROUNDS = 100
+"""Most rounds; two 64-bit integers need fewer (Lamé's theorem)."""
+
+
+def _divisor(op: Builder, one: Tensor, other: Tensor) -> Tensor:
+    zero = op.constant(0, one.dtype)
+    same_sizes = op.Mul(op.Add(one, other), zero)
+
+    def body(number: Tensor, a: Tensor, b: Tensor) -> tuple[Any, list[Tensor], list[Tensor]]:
+        left = op.cast(b, torch.bool)
+        rest = op.Sub(a, op.Mul(op.Div(a, op.Where(left, b, op.constant(1, one.dtype))), b))
+        rest = op.Where(left, rest, zero)
+        going = op.ReduceMax(op.cast(op.cast(rest, torch.bool), torch.int32), keepdims=0)
+        return going, [op.Where(left, b, a), rest], []
+
+    start = op.Abs(op.Add(one, same_sizes)), op.Abs(op.Add(other, same_sizes))
+    return op.loop(_ROUNDS, op.constant(True), body, start)[0]
+
+
+@table("gcd")
+def gcd(op: Builder, self: Tensor, other: Tensor) -> Tensor:
+    """gcd(Tensor self, Tensor other) -> Tensor"""
+    one, two = promote(op, self, other)
+    inner = running_dtype(op, "Mul", one.dtype)
+    inner = inner if inner in (torch.int32, torch.int64) else torch.int32
+    return op.cast(_divisor(op, op.cast(one, inner), op.cast(two, inner)), one.dtype)
+
+
+@table("lcm")
+def lcm(op: Builder, self: Tensor, other: Tensor) -> Tensor:
+    """lcm(Tensor self, Tensor other) -> Tensor"""
+    one, two = promote(op, self, other)
+    divisor = gcd(op, one, two)
+    divisor = select(op, op.cast(divisor, torch.bool), divisor, op.constant(1, one.dtype))
+    product = compute(op, "Mul", compute(op, "Div", one, divisor), two)
+    return compute(op, "Abs", product)
+
+
+def _exponent(op: Builder, size: Tensor) -> Tensor:
+    """Return the exponent e of ``size = m * 2**e``, 1 <= m < 2, of positive float64.
+
+    The estimate by logarithm may be off by one and is corrected.
+    """
+    guess = op.Floor(op.Div(op.Log(size), math.log(2)))
+    mantissa = op.Div(size, op.Pow(op.constant(2.0, torch.float64), guess))
+    too_low = op.cast(op.Not(op.Less(mantissa, 2.0)), torch.float64)
+    return op.Sub(op.Add(guess, too_low), op.cast(op.Less(mantissa, 1.0), torch.float64))
+
+
+def _positive(op: Builder, size: Tensor) -> Tensor:
+    """Return where a float64 tensor is positive and finite."""
+    return op.And(op.Greater(size, 0.0), op.Less(size, math.inf))
+
+
+@table("frexp.Tensor")
+def frexp(op: Builder, self: Tensor) -> tuple[Tensor, Tensor]:
+    """frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)"""
+    x = op.cast(self, torch.float64)
+    size = op.Abs(x)
+    plain = _positive(op, size)
+    exponent = op.Add(_exponent(op, where_float64(op, plain, size, 1.0)), 1.0)
+    mantissa = op.Div(x, op.Pow(op.constant(2.0, torch.float64), exponent))
+    return op.cast(where_float64(op, plain, mantissa, x), self.dtype), op.cast(
+        where_float64(op, plain, exponent, 0.0), torch.int32
+    )
+
+
+@table("nextafter")
+def nextafter(op: Builder, self: Tensor, other: Tensor) -> Tensor:
+    """nextafter(Tensor self, Tensor other) -> Tensor"""
+    one, two = promote(op, self, other)
+    if one.dtype == torch.float64:
+        op.decline("float64 has no wider dtype to compute the step in")
+    x, goal = op.cast(one, torch.float64), op.cast(two, torch.float64)
+    info = torch.finfo(one.dtype)
+    highest = info.max / (1 - info.eps / 2)  # the number that would follow the largest one, and stands for infinity
+    x = op.Max(op.Min(x, highest), -highest)
+    # adding 0.5 to 1.5 of the spacing rounds to the next number; this adds 0.56 to 1.13 of it
+    step = op.Max(op.Mul(op.Abs(x), 0.5625 * info.eps), op.constant(0.75 * info.tiny * info.eps, torch.float64))
+    moved = op.cast(op.Add(x, op.Mul(op.Sign(op.Sub(goal, x)), step)), one.dtype)
+    return select(op, equal(op, one, two), two, moved)
+
+
+@table(
+    *("xlogy.Tensor", "xlogy.Scalar_Self", "xlogy.Scalar_Other"),
+    *("special_xlogy", "special_xlogy.self_scalar", "special_xlogy.other_scalar"),
+)
+def xlogy(op: Builder, self: Any, other: Any) -> Tensor:
+    """xlogy.Tensor(Tensor self, Tensor other) -> Tensor"""
+    x, y = promote(op, self, other, floating=True)
+    return _product(op, x, y, compute(op, "Log", y))
+
+
+@table("special_xlog1py", "special_xlog1py.self_scalar", "special_xlog1py.other_scalar")
+def xlog1py(op: Builder, self: Any, other: Any) -> Tensor:
+    """special_xlog1py(Tensor self, Tensor other) -> Tensor"""
+    x, y = promote(op, self, other, floating=True)
+    return _product(op, x, y, compute(op, "Log", compute(op, "Add", y, 1)))
+
+
+def _product(op: Builder, x: Tensor, y: Tensor, logarithm: Tensor) -> Tensor:
+    product = compute(op, "Mul", x, logarithm)
+    defined = select(op, equal(op, x, op.constant(0.0, x.dtype)), op.constant(0.0, x.dtype), product)
+    return select(op, compare(op, "IsNaN", y), y, defined)
+
+
+@table("special_entr")
+def entr(op: Builder, self: Tensor) -> Tensor:
+    """special_entr(Tensor self) -> Tensor"""
+    x = to_float(op, self)
+    zero = op.constant(0.0, x.dtype)
+    curve = compute(op, "Neg", compute(op, "Mul", x, compute(op, "Log", x)))
+    at_zero = select(op, equal(op, x, zero), zero, curve)
+    return select(op, compare(op, "Less", x, zero), op.constant(float("-inf"), x.dtype), at_zero)

@@ -11,8 +11,8 @@ from onnxexp.graph import TensorType
 from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.indexing.gather import gather
 from onnxexp_aten.math.arithmetic import clamp_min, scaled, select
+from onnxexp_aten.nn.activation import softmax_over
 from onnxexp_aten.nn.losses import MEAN, NONE, floats_only, reduced_loss
-from onnxexp_aten.nn.softmax import softmax_over
 from onnxexp_aten.reduction.reductions import any_, reduced
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.kernel_dtypes import compare, compute

@@ -11,7 +11,7 @@ from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.linalg.norms import vector_norm
 from onnxexp_aten.math.arithmetic import clamp_min, extreme, scaled, select
 from onnxexp_aten.math.comparison_and_bitwise import equal, relate
-from onnxexp_aten.math.xlogy import xlogy
+from onnxexp_aten.math.functions_of_two import xlogy
 from onnxexp_aten.nn.activation import log_sigmoid
 from onnxexp_aten.reduction.reductions import reduced
 from onnxexp_aten.support.arguments import axis_of, rank_of

@@ -10,7 +10,7 @@ from onnxexp.graph import Dim
 from onnxexp.rewriting import Rewriter, TorchTensor
 from onnxexp_aten.passes.matching import only_used_by, producer, source_of
 from onnxexp_aten.passes.view_rules import known_dims, perm_of, reshaped, transposed
-from onnxexp_aten.support.axis_groups import partition
+from onnxexp_aten.support.axis_products import partition
 
 _RESHAPE = frozenset({"Reshape"})
 

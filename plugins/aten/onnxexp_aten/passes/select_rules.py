@@ -7,7 +7,7 @@ import onnx_ir as ir
 from onnxexp.rewriting import Rewriter
 from onnxexp_aten.passes.matching import producer
 from onnxexp_aten.passes.view_rules import known_dims, perm_of, reshaped, transposed, unsqueezed
-from onnxexp_aten.support.axis_groups import partition
+from onnxexp_aten.support.axis_products import partition
 
 _MOST = 4
 """Selections that become one Split: queries, keys and values, or the gates of an LSTM."""

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from onnxexp.graph import Dim, SymbolicSize
 from onnxexp.rewriting import Rewriter
 from onnxexp_aten.passes.matching import only_used_by, producer, source_of
-from onnxexp_aten.support.axis_groups import partition
+from onnxexp_aten.support.axis_products import partition
 
 
 def known_dims(value: ir.Value | None) -> tuple[Dim, ...]:

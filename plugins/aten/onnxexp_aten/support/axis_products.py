@@ -1,8 +1,9 @@
-"""Products and lookups along single axes, for pooling and resampling."""
+"""Products and lookups along single axes, and axes whose product is another axis."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -55,3 +56,21 @@ def batched(op: Builder, x: Tensor, dims: int, compute: Callable[[Tensor], Any])
 def spatial_dims(op: Builder) -> int:
     """Read the number of spatial axes in an operator's name, as in ``max_pool2d``."""
     return next(int(letter) for letter in op.node.op.partition(".")[0] if letter.isdigit())
+
+
+def partition(fine: Sequence[Dim], coarse: Sequence[Dim]) -> list[list[int]] | None:
+    """Find consecutive fine axes whose product is each coarse axis, else return None."""
+    groups: list[list[int]] = []
+    place = 0
+    for size in coarse:
+        group: list[int] = []
+        while place < len(fine) and (not group or math.prod(fine[axis] for axis in group) != size):
+            group.append(place)
+            place += 1
+        if not group or math.prod(fine[axis] for axis in group) != size:
+            return None
+        groups.append(group)
+    if any(fine[axis] != 1 for axis in range(place, len(fine))) or not groups:
+        return None
+    groups[-1].extend(range(place, len(fine)))
+    return groups

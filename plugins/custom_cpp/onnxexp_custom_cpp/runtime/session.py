@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import onnx
 import onnx_ir as ir
+import torch
 from onnx_ir.passes.common import ShapeInferencePass
 
 from onnxexp.commands import read_json, read_model, temporary_folder
 from onnxexp_custom_cpp.operators import METADATA
-from onnxexp_custom_cpp.runtime import python_ops
 from onnxexp_custom_cpp.runtime.bridge_library import bridge as load_bridge
 from onnxexp_custom_cpp.runtime.errors import BridgeError
 from onnxexp_custom_cpp.runtime.libraries import Libraries
@@ -100,7 +100,7 @@ def prepare(
     # onnxruntime-extensions has one register for the process, where each name can be there once
     names = _renamed(calls, f"_{uuid.uuid4().hex}" if bridge == "python" else "")
     if bridge == "python":
-        python_ops.register(names, options)
+        register(names, options)
     else:
         load_bridge().register("".join(call.declaration(name) for name, call in names.items()), options)
     if not all(call.repeatable for call in names.values()):
@@ -187,3 +187,36 @@ def _renamed(calls: Mapping[ir.Node, TorchCall], suffix: str) -> dict[str, Torch
         node.attributes.clear()
         node.domain, node.op_type, node.overload = DOMAIN, name, ""
     return names
+
+
+_TYPES = {1: "dt_float", 2: "dt_uint8", 3: "dt_int8", 4: "dt_uint16", 5: "dt_int16", 6: "dt_int32", 7: "dt_int64", 9: "dt_bool",
+          10: "dt_float16", 11: "dt_double", 12: "dt_uint32", 13: "dt_uint64"}  # fmt: skip
+"""The names of onnxruntime-extensions for ONNX element types."""
+
+
+def register(calls: Mapping[str, TorchCall], options: Any) -> None:
+    """Add operators that call torch from Python to the options of a session.
+
+    Raises BridgeError without onnxruntime-extensions, or for a dtype that it lacks.
+    """
+    try:
+        import onnxruntime_extensions as extensions
+    except ImportError as error:
+        raise BridgeError("bridge='python' needs the package: pip install onnxruntime-extensions") from error
+    for name, call in calls.items():
+        unknown = [each for each in (*call.inputs, *call.outputs) if each not in _TYPES]
+        if unknown:
+            raise BridgeError(f"{call.operator}: onnxruntime-extensions has no dtype for the ONNX element types {unknown}")
+        inputs, outputs = (
+            [getattr(extensions.PyCustomOpDef, _TYPES[each]) for each in types] for types in (call.inputs, call.outputs)
+        )
+        extensions.onnx_op(op_type=f"{DOMAIN}::{name}", inputs=inputs, outputs=outputs)(_function(call))
+    options.register_custom_ops_library(extensions.get_library_path())
+
+
+def _function(call: TorchCall) -> Callable[..., Any]:
+    def run(*arrays: Any) -> Any:
+        results = [each.contiguous().numpy() for each in call(*map(torch.from_numpy, arrays))]
+        return results[0] if len(results) == 1 else tuple(results)
+
+    return run

@@ -15,7 +15,6 @@ import torch
 
 from onnxexp import CaptureError, warn
 from onnxexp.frontends import replace_attributes
-from onnxexp_quantized.capture.observed_range import fused_parameters, has_seen_data
 from onnxexp_quantized.capture.replaced_functions import replace_functions
 from onnxexp_quantized.capture.run_time_operators import fake_quantize
 
@@ -187,3 +186,23 @@ def _fused_buffers(module: Any) -> dict[str, torch.Tensor]:
     weight = module.weight * factor.reshape([-1, *[1] * (module.weight.dim() - 1)])
     shift = norm.running_mean if module.bias is None else norm.running_mean - module.bias
     return {"fused_weight": weight.detach(), "fused_bias": (norm.bias - shift * factor).detach()}
+
+
+def has_seen_data(lowest: torch.Tensor, highest: torch.Tensor) -> bool:
+    """Return whether an observer's range is finite and not empty, as after data."""
+    return bool(lowest.numel() and torch.isfinite(lowest).all() and torch.isfinite(highest).all())
+
+
+def fused_parameters(
+    lowest: torch.Tensor, highest: torch.Tensor, quant_min: int, quant_max: int, axis: int, per_row: bool, symmetric: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the parameters that torch.fused_moving_avg_obs_fake_quant computes."""
+    channels = lowest.numel() if per_row else 1
+    scale, zero_point = torch.ones(channels), torch.zeros(channels, dtype=torch.int32)
+    off, on = torch.zeros(1, dtype=torch.int64), torch.ones(1, dtype=torch.int64)
+    x = torch.zeros([1] * axis + [channels, 1])  # the kernel takes two axes at least
+    limits = lowest.detach().cpu().clone(), highest.detach().cpu().clone()
+    torch.ops.aten.fused_moving_avg_obs_fake_quant(
+        x, off, on, *limits, scale, zero_point, 0.01, quant_min, quant_max, axis, per_row, symmetric
+    )
+    return scale, zero_point

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_quantized.capture.observed_range import fused_parameters
+from onnxexp_quantized.capture.fake_quantize_modules import fused_parameters
 from onnxexp_quantized.lowering.affine import Affine, as_scalar, dequantize, quantize
 
 table = SymbolicTable("aten")

@@ -6,6 +6,10 @@ the cross-attention, ``present.0.encoder.key``: they are computed once. The deco
 ``present.0.decoder.key``. The first call has a cache of length 0.
 
 An encoder that computes a mask of its frames, as Moonshine's, returns it as ``encoder_attention_mask``.
+
+An encoder that cuts texts into blocks branches in Python on whether a text fills them, so the graph would be right only for texts
+that do, or only for texts that do not. A padded text always fills its blocks. Results of tokens that the mask leaves out may
+differ from transformers': LongT5's depend on its padding.
 """
 
 from __future__ import annotations
@@ -15,18 +19,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.nn.functional import pad
 from transformers import EncoderDecoderCache
 
 from onnxexp import OptionError
 from onnxexp_transformers.adapted_module import AdaptedModule
-from onnxexp_transformers.cache_names import cache_argument, cache_parameter
-from onnxexp_transformers.cache_nodes import register_caches
+from onnxexp_transformers.cache_nodes import cache_argument, cache_parameter, register_caches
 from onnxexp_transformers.example_caches import PastCache, cache_axes
 from onnxexp_transformers.tasks import Part
-from onnxexp_transformers.tasks.example_inputs import Example, Sizes, parameters_of, sizes_of
+from onnxexp_transformers.tasks.example_inputs import Example, Sizes, parameters_of, setting, sizes_of
 from onnxexp_transformers.tasks.one_graph import example_of
 from onnxexp_transformers.tasks.probes import refusing_misfits, same
-from onnxexp_transformers.tasks.whole_blocks import block_of, run_on_blocks
 
 _PAST = 3  # tokens in the example's cache
 
@@ -161,3 +164,40 @@ def _decode(model: Any, encoded: Any, cache: Any, ids: torch.Tensor, mask: torch
     result = model(encoder_outputs=encoded, decoder_input_ids=ids, use_cache=True, return_dict=True, **given)
     logits: torch.Tensor = result.logits
     return logits
+
+
+_SETTINGS = {"attention_window": 0, "block_size": 0, "local_radius": 1}
+"""The settings with the length of a block, and what to add: LED; PEGASUS-X and BigBird-Pegasus; LongT5."""
+
+
+def block_of(model: Any, inputs: Mapping[str, torch.Tensor]) -> int:
+    """Return the length of an encoder's blocks, or 1 where padding is no fix.
+
+    Padding is a fix if the encoder computes the same with it for the tokens that the mask leaves in. `inputs` are those of the
+    encoder, with a mask.
+    """
+    names = [name for name in _SETTINGS if setting(model.config, name) is not None]
+    if not names or not {"input_ids", "attention_mask"} <= inputs.keys():
+        return 1
+    size = setting(model.config, names[0])
+    block = (size if isinstance(size, int) else max(size)) + _SETTINGS[names[0]]
+    length = inputs["input_ids"].shape[1]
+    text = {name: tensor[:, 1:] for name, tensor in inputs.items()} if length % block == 0 else inputs
+    real = text["attention_mask"].bool()
+    with torch.no_grad():
+        expected, padded = (run_on_blocks(model, text, each).last_hidden_state[real] for each in (1, block))
+    return block if torch.allclose(expected, padded, rtol=1e-3, atol=1e-4) else 1
+
+
+def run_on_blocks(model: Any, inputs: Mapping[str, Any], block: int) -> Any:
+    """Run the encoder on texts padded to whole blocks, and cut off the padding."""
+    encoder = model.get_encoder()
+    if block == 1:
+        return encoder(**inputs, return_dict=True)
+    length = inputs["input_ids"].shape[1]
+    more = block * ((length + block - 1) // block) - length
+    fill = {"input_ids": model.config.pad_token_id or 0}
+    padded = {name: pad(tensor, (0, more), value=fill.get(name, 0)) for name, tensor in inputs.items()}
+    encoded = encoder(**padded, return_dict=True)
+    encoded.last_hidden_state = encoded.last_hidden_state[:, :length]
+    return encoded

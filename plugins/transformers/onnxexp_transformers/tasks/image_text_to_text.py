@@ -10,6 +10,8 @@ sequences of patches, as Qwen2-VL: ``pixel_values`` are the patches, ``image_pos
 
 Where the model sees some tokens in both directions, as PaliGemma the prompt, the text part takes ``token_type_ids``. They count
 in the first call; later tokens have the type of generated text.
+
+The example also has the tensors that the vision tower would compute in Python.
 """
 
 from __future__ import annotations
@@ -19,15 +21,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from transformers.vision_utils import get_vision_cu_seqlens, get_vision_position_ids
 
 from onnxexp import OptionError
 from onnxexp_transformers.adapted_module import AdaptedModule
-from onnxexp_transformers.cache_names import cache_argument, cache_parameter
-from onnxexp_transformers.cache_nodes import register_caches
+from onnxexp_transformers.cache_nodes import cache_argument, cache_parameter, register_caches
 from onnxexp_transformers.example_caches import PastCache, cache_axes
 from onnxexp_transformers.tasks import Part
-from onnxexp_transformers.tasks.example_inputs import Example, Sizes, example_inputs, parameters_of, setting, sizes_of
-from onnxexp_transformers.tasks.patch_sequences import grid_of, patch_sequence
+from onnxexp_transformers.tasks.example_inputs import Example, Sizes, example_inputs, parameters_of, setting, sizes_of, waves
 from onnxexp_transformers.tasks.probes import keep_free_axes, refusing_misfits, same
 
 _PAST = 3  # tokens in the example's cache
@@ -175,3 +176,33 @@ def _check_agreement(model: Any, vision: Part, ids: torch.Tensor, text: Part) ->
             f"{type(model).__name__} does not fit image-text-to-text: its text model reads more of an image than features at the "
             "image tokens; to fix this, export it with onnxexp.export and your own inputs"
         )
+
+
+_GRID = (4, 6)  # rows and columns of patches, for the usual blocks of two times two
+
+
+def patch_sequence(model: Any, sizes: Sizes) -> Example:
+    """Return the patches of one image, and their positions.
+
+    The shape of the patches is [patches, values of a patch].
+    """
+    config = model.config.vision_config
+    height, width = (
+        size // config.patch_size if size else default for size, default in zip((sizes.height, sizes.width), _GRID, strict=True)
+    )
+    values = config.in_channels * config.temporal_patch_size * config.patch_size**2
+    grid = torch.tensor([[1, height, width]])
+    inputs = {
+        "pixel_values": waves((height * width, values)).to(model.dtype),
+        "image_position_ids": get_vision_position_ids(grid, config.spatial_merge_size),
+        "image_cu_seqlens": get_vision_cu_seqlens(grid),
+    }
+    return Example(inputs, {"pixel_values": {0: "patches"}, "image_position_ids": {0: "patches"}, "image_cu_seqlens": {}})
+
+
+def grid_of(positions: torch.Tensor) -> torch.Tensor:
+    """Return the frames, rows and columns of one image, int64[1, 3].
+
+    The numbers follow from the positions of the image's patches.
+    """
+    return torch.cat([torch.ones(1, dtype=torch.int64), positions.amax(0) + 1])[None]

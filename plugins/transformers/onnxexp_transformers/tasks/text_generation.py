@@ -6,12 +6,28 @@ call, the prefill, has a cache of length 0.
 
 Models with recurrent layers (Mamba and its relatives) take one token at a time, for the prompt too: with more tokens,
 transformers starts from an empty state. A token that the mask leaves out does not change the state of these layers.
+
+RWKV's cache is the parameter `state`, a list of five tensors [batch, features, layers]. No other model has it. The first two
+are the token before, for the feed-forward and for the attention; the others are the numerator, the denominator and the largest
+exponent of the attention. Two things differ from transformers:
+
+- For one token of several texts transformers broadcasts the token before, [batch, features], over the texts: its logits are
+  [batch, batch, vocabulary], and its state is wrong. Here the token before is [batch, 1, features], and each text is computed as
+  if it were alone.
+- transformers starts with an exponent of -1e30. Here a cache of zeros is the start, as of other models: a denominator of 0 stands
+  for that exponent.
+
+Its graph takes one token of each text, since transformers computes a longer text in a loop of Python. A token that the mask
+leaves out does not change the state.
+
+RecurrentGemma has its states in attributes of modules. They become inputs and outputs of an export.
 """
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,12 +35,9 @@ from torch.utils import _pytree as pytree
 
 from onnxexp import OptionError
 from onnxexp_transformers.adapted_module import AdaptedModule
-from onnxexp_transformers.cache_names import cache_argument, cache_parameter
-from onnxexp_transformers.cache_nodes import named_tensors
+from onnxexp_transformers.cache_nodes import cache_argument, cache_parameter, named_tensors
 from onnxexp_transformers.example_caches import cache_axes, example_cache, keep_states, recurrent_states
-from onnxexp_transformers.module_states import assigned_states, with_states
 from onnxexp_transformers.tasks import Part
-from onnxexp_transformers.tasks.rwkv_state import rwkv_part
 
 
 def parts(
@@ -111,3 +124,114 @@ def _tokens(model: Any, sizes: tuple[int, int, int], max_length: int | None) -> 
     else:
         mask = torch.nn.functional.pad(mask, (0, max_length - mask.shape[1]))
     return {"input_ids": ids, "attention_mask": mask, "position_ids": positions}, shapes
+
+
+_NAMES = ("feed_forward_token", "attention_token", "numerator", "denominator", "exponent")
+_START = -1e30  # transformers' exponent before the first token
+
+
+def rwkv_part(model: Any, batch: int, past: int, *, static: bool) -> Part:
+    """Return the model as a part.
+
+    Args:
+        model: The model.
+        batch, past: The sizes of its example: texts, and tokens that they have so far.
+        static: Whether a static cache is requested. Raises OptionError: the state never grows.
+    """
+    if static:
+        raise OptionError(f"{type(model).__name__} has a state that never grows: give cache='past', and no max_length")
+    ids = torch.arange(batch * (past + 1), device=model.device).reshape(batch, past + 1) * 7 % model.config.vocab_size
+    with torch.no_grad():
+        states = dict(zip(_NAMES, model(input_ids=ids[:, :past], use_cache=True).state, strict=True))
+    mask = torch.ones(batch, 1, dtype=torch.int64)
+    mask[0] = 0
+    inputs = {"input_ids": ids[:, past:], "attention_mask": mask, "past_states": states}
+    axes = {name: {0: "batch"} for name in ("input_ids", "attention_mask")}
+
+    def forward(
+        *, input_ids: torch.Tensor, attention_mask: torch.Tensor, past_states: Mapping[str, torch.Tensor]
+    ) -> dict[str, Any]:
+        result = model(input_ids=input_ids, state=_model_state(past_states), use_cache=True, return_dict=True)
+        ignored = attention_mask[:, :, None] == 0
+        new = (state.values if isinstance(state, _TokenBefore) else state for state in result.state)
+        kept = {name: past_states[name].where(ignored, state) for name, state in zip(_NAMES, new, strict=True)}
+        return {"logits": result.logits, "past_states": kept}
+
+    shapes = {**axes, "past_states": {name: {0: "batch"} for name in _NAMES}}
+    return Part("model", AdaptedModule(model, forward, list(inputs)), inputs, shapes)
+
+
+class _TokenBefore:
+    """A state [batch, features, layers] whose layers are read as [batch, 1, features]."""
+
+    def __init__(self, values: torch.Tensor) -> None:
+        self.values = values
+
+    def __getitem__(self, place: Any) -> torch.Tensor:
+        return self.values[place].unsqueeze(1)
+
+    def __setitem__(self, place: Any, value: torch.Tensor) -> None:
+        self.values[place] = value
+
+
+def _model_state(states: Mapping[str, torch.Tensor]) -> list[Any]:
+    """Return a state that the model may write into."""
+    feed_forward, attention, numerator, denominator, exponent = (states[name].clone() for name in _NAMES)
+    start = torch.full_like(exponent, _START)
+    return [
+        _TokenBefore(feed_forward), _TokenBefore(attention), numerator, denominator, start.where(denominator == 0, exponent),
+    ]  # fmt: skip
+
+
+@contextlib.contextmanager
+def assigned_states(model: torch.nn.Module) -> Iterator[dict[str, torch.Tensor]]:
+    """Collect the tensors that a run assigns to attributes, and undo the assignments.
+
+    The yielded dict is filled at the end. Its keys are ``module.path.attribute``.
+    """
+    before = _attributes(model)
+    found: dict[str, torch.Tensor] = {}
+    try:
+        yield found
+    finally:
+        after = _attributes(model)
+        changed = {name: value for name, value in after.items() if value is not before.get(name)}
+        found.update({name: value for name, value in changed.items() if isinstance(value, torch.Tensor)})
+        for name in changed:
+            _assign(model, name, before.get(name))
+
+
+@contextlib.contextmanager
+def with_states(model: torch.nn.Module, states: Mapping[str, torch.Tensor]) -> Iterator[dict[str, torch.Tensor]]:
+    """Assign states to a model's attributes inside the `with`.
+
+    The yielded dict contains the states after the run.
+    """
+    before = _attributes(model)
+    results: dict[str, torch.Tensor] = {}
+    for name, state in states.items():
+        _assign(model, name, state)
+    try:
+        yield results
+    finally:
+        after = _attributes(model)
+        for name in states:
+            value = after[name]
+            if isinstance(value, torch.Tensor):
+                results[name] = value
+            _assign(model, name, before[name])
+
+
+def _attributes(model: torch.nn.Module) -> dict[str, object]:
+    """Return the modules' plain attributes that are tensors or None, by name."""
+    return {
+        f"{path}.{name}" if path else name: value
+        for path, module in model.named_modules()
+        for name, value in vars(module).items()
+        if value is None or (type(value) is not torch.nn.Parameter and isinstance(value, torch.Tensor))
+    }
+
+
+def _assign(model: torch.nn.Module, name: str, value: object) -> None:
+    path, _, attribute = name.rpartition(".")
+    vars(model.get_submodule(path))[attribute] = value
