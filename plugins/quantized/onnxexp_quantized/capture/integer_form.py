@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import onnx_ir as ir
 import torch
+from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError, OnnxExporterError
+from onnxexp.frontends import signature_of
+from onnxexp_quantized.capture.forward_hooks import Hook, PreHook
 from onnxexp_quantized.capture.packed_weights import as_stand_in
 from onnxexp_quantized.capture.quantized_tensor import BY_INTEGERS, QuantizedTensor
 
@@ -89,3 +93,73 @@ class IntegerForm:
     def _in_file(self) -> tuple[Any, ...]:
         """Return the parameters as the file has them: scales in float32."""
         return self.dtype, torch.tensor(self.scale, dtype=torch.float32).tolist(), self.zero_point, self.axis
+
+
+def quantized_inputs(
+    model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], forms: Mapping[int, IntegerForm]
+) -> PreHook:
+    """Return a hook that makes quantized tensors of the integers in a call.
+
+    Args:
+        model: The model.
+        args, kwargs: The example, with integers.
+        forms: The parameters of the quantized inputs, by the index of the leaf.
+    """
+    if not forms:
+        return lambda _module, args, kwargs: (args, kwargs)
+    signature = signature_of(model)  # a graph gets keyword arguments by position
+    leaves = pytree.tree_leaves((tuple(args), dict(kwargs)))
+    by_tensor = {id(leaves[index]): form.with_constants() for index, form in forms.items()}
+    named = pytree.tree_flatten_with_path(signature.bind(*args, **kwargs).arguments)[0]
+    by_path = {pytree.keystr(path): by_tensor[id(leaf)] for path, leaf in named if id(leaf) in by_tensor}
+
+    def quantized(path: Any, leaf: Any) -> Any:
+        stand_in = by_path.get(pytree.keystr(path))
+        return leaf if stand_in is None or not isinstance(leaf, torch.Tensor) else stand_in(leaf)
+
+    def pre_hook(_module: Any, args: Any, kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
+        bound.arguments.update(pytree.tree_map_with_path(quantized, bound.arguments))
+        return bound.args, bound.kwargs
+
+    return pre_hook
+
+
+def integer_outputs(parameters: dict[int, str]) -> Hook:
+    """Return a hook that makes integers of the quantized tensors in a result.
+
+    The hook stores the parameters of those outputs in `parameters`, as JSON by the index of the output.
+    """
+
+    def forward_hook(_module: Any, _args: Any, result: Any) -> Any:
+        leaves, structure = pytree.tree_flatten(result, is_leaf=lambda each: each is None)
+        place = 0
+        for index, leaf in enumerate(leaves):
+            if isinstance(leaf, QuantizedTensor):
+                parameters[place] = _form(leaf).as_json()
+                leaves[index] = leaf.integers
+            place += leaf is not None and not isinstance(leaf, str)  # constants of the signature
+        return pytree.tree_unflatten(leaves, structure) if parameters else result
+
+    return forward_hook
+
+
+def _form(tensor: QuantizedTensor) -> IntegerForm:
+    if tensor.axis is not None:
+        raise CaptureError("the model returns a tensor that is quantized per channel; to fix this, return it dequantized")
+    return IntegerForm.of_stand_in(tensor, "")
+
+
+class WriteParameters(ir.passes.InPlacePass):
+    """Store the parameters of quantized inputs and outputs in the model's metadata."""
+
+    def __init__(self, inputs: Mapping[int, Any], outputs: Mapping[int, str]) -> None:
+        self._inputs = inputs
+        self._outputs = outputs
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """Add an entry ``quantized.NAME`` for each quantized input and output."""
+        found = {form.name: form.as_json() for form in self._inputs.values() if isinstance(form, IntegerForm)}
+        found |= {str(model.graph.outputs[place].name): text for place, text in self._outputs.items()}
+        model.metadata_props.update({f"quantized.{name}": text for name, text in found.items()})
+        return ir.passes.PassResult(model, modified=bool(found))
