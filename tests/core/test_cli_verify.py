@@ -287,9 +287,8 @@ def test_the_last_opset_is_right(capsys: Capsys) -> None:
 
 
 def test_a_missing_runtime_and_a_bad_configuration(clinic: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "onnxexp._cli.doctor_command.installed", lambda name: "" if name == "onnxruntime" else doctor_command.installed(name)
-    )
+    installed = doctor_command.installed
+    monkeypatch.setattr(doctor_command, "installed", lambda name: "" if name == "onnxruntime" else installed(name))
     monkeypatch.setenv("ONNXEXP_DEBUG", "perhaps")
     told = findings(capsys)
     assert any("onnxruntime is not installed" in text and "onnxexp[runtime]" in text for text in told)

@@ -1,4 +1,4 @@
-"""`assumed_sizes`: sizes computed from an input's, that are 1 or 0 in the example."""
+"""`frozen_sizes`: sizes computed from an input's, that are 1 or 0 in the example."""
 
 from __future__ import annotations
 

@@ -30,10 +30,9 @@ from onnxexp._request.options import Options
 from onnxexp._request.pytree_leaves import register_containers
 from onnxexp._request.training_mode import TrainingMode
 from onnxexp._symbolic_size import SymbolicSize
-from onnxexp._torch_export.assumed_sizes import check_assumed_sizes, holds_at_example, larger_sizes
 from onnxexp._torch_export.autocast_regions import resolve_autocast
 from onnxexp._torch_export.export_errors import branches_on_values, explain
-from onnxexp._torch_export.frozen_sizes import frozen_sizes
+from onnxexp._torch_export.frozen_sizes import check_assumed_sizes, frozen_sizes, holds_at_example, larger_sizes
 from onnxexp._torch_export.guard_warnings import fixed_numbers, ranks_of_call, record_guard_sources, restrictions
 from onnxexp._torch_export.program_converter import mutated_names, resolve_vmap, to_graph
 from onnxexp._torch_export.program_modes import fake_mode
