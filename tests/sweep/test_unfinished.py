@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import onnxexp_sweep.sweep as module
+import onnxexp_sweep.engine as module
 from onnxexp._cli import main
 from onnxexp_sweep.engine import Finished, Unfinished
 from onnxexp_sweep.results import read

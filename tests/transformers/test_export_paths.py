@@ -9,8 +9,7 @@ import torch
 import transformers as hf
 
 import onnxexp
-from onnxexp_transformers.expert_loops import all_experts
-from onnxexp_transformers.export_model import export_switch
+from onnxexp_transformers.export_model import all_experts, export_switch
 
 from .encoder_decoder_configs import LED, T5
 

@@ -19,8 +19,7 @@ from onnxexp_aten.passes.find_equal_bags import FindEqualBags
 from onnxexp_aten.passes.find_small_sizes import FindSmallSizes
 from onnxexp_aten.passes.flatten_concat import FlattenConcat
 from onnxexp_aten.passes.fold_batch_norm import FoldBatchNorm
-from onnxexp_aten.passes.fuse_cached_attention import FuseCachedAttention
-from onnxexp_aten.passes.fuse_grouped_attention import FuseGroupedAttention
+from onnxexp_aten.passes.fuse_attention import FuseCachedAttention, FuseGroupedAttention
 from onnxexp_aten.passes.fuse_mul_chains import FuseMulChains
 from onnxexp_aten.passes.fuse_rotary import FuseRotary
 from onnxexp_aten.passes.input_sizes import SPEC

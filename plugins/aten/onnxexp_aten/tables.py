@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onnxexp import SymbolicTable
-from onnxexp_aten.complex import complex_numbers, fft_shift, fourier, inverse_stft
+from onnxexp_aten.complex import complex_numbers, fourier, inverse_stft
 from onnxexp_aten.creation import conversion, filled_tensors, ranges, triangles_and_one_hot, windows
 from onnxexp_aten.indexing import assignment, gather, scatter
 from onnxexp_aten.linalg import (
@@ -49,13 +49,12 @@ from onnxexp_aten.reduction import cumulative, differences, reductions
 from onnxexp_aten.rnn import layers, packed_sequences
 from onnxexp_aten.shape import (
     as_strided,
-    concatenation,
+    concat_and_split,
     diagonals,
     flip_roll_unfold,
     padding,
     pixel_shuffle,
     repeat_interleave,
-    splitting,
     views_and_slices,
 )
 from onnxexp_aten.statistics import (
@@ -72,7 +71,6 @@ aten = SymbolicTable("aten")
 
 aten.include(
     # complex
-    fft_shift.table,
     fourier.table,
     # creation
     conversion.table,
@@ -131,12 +129,11 @@ aten.include(
     packed_sequences.table,
     # shape
     as_strided.table,
-    concatenation.table,
+    concat_and_split.table,
     diagonals.table,
     flip_roll_unfold.table,
     pixel_shuffle.table,
     repeat_interleave.table,
-    splitting.table,
     views_and_slices.table,
     # statistics
     covariance.table,

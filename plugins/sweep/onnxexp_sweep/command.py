@@ -14,7 +14,7 @@ from onnxexp_sweep.zoo import read as read_zoo
 
 if TYPE_CHECKING:
     from onnxexp_sweep.compare import Comparison
-    from onnxexp_sweep.sweep import Done
+    from onnxexp_sweep.engine import Done
 
 SUMMARY = "export the models of a zoo with many options, on one machine or many, and compare two such sweeps"
 
@@ -85,7 +85,7 @@ def _sweep(options: argparse.Namespace, output: Output) -> int:
         raise OptionError(
             f"no model of {options.zoo} is for one of the opsets {list(opsets)} and frontends {list(frontends)}; choose others"
         )
-    from onnxexp_sweep.sweep import sweep
+    from onnxexp_sweep.engine import sweep
 
     workers = _workers(options)
     try:

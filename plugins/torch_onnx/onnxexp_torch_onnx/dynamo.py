@@ -22,9 +22,8 @@ from onnxexp import DEFAULT_OPSET, OnnxExporterError, ONNXProgram, SymbolicTable
 from onnxexp.commands import OutputFile
 from onnxexp.rewriting import TorchTensor
 from onnxexp.torch_ops import symbolics_for
-from onnxexp_torch_onnx.combined_tables import combined
 from onnxexp_torch_onnx.diagnostics import DiagnosticContext
-from onnxexp_torch_onnx.onnxscript_symbolics import translations
+from onnxexp_torch_onnx.onnxscript_symbolics import combined, translations
 from onnxexp_torch_onnx.registry import registered
 
 

@@ -18,14 +18,13 @@ import onnxexp
 from onnxexp import DEFAULT_OPSET, CaptureError, ONNXProgram, OptionError, warn
 from onnxexp.frontends import unwrapped
 from onnxexp_torch_onnx import deprecated_arguments
-from onnxexp_torch_onnx.combined_tables import combined
 from onnxexp_torch_onnx.enums import OperatorExportTypes
 from onnxexp_torch_onnx.errors import CheckerError, OnnxExporterWarning
 from onnxexp_torch_onnx.export_state import logging_to_stdout, training_mode
 from onnxexp_torch_onnx.graph_text import PARAMETER, graph_text
 from onnxexp_torch_onnx.module_functions import ModuleFunctions, check_opset
 from onnxexp_torch_onnx.number_inputs import Example, export_with_number_inputs, read_example, take_floats_as_doubles
-from onnxexp_torch_onnx.onnxscript_symbolics import translations
+from onnxexp_torch_onnx.onnxscript_symbolics import combined, translations
 from onnxexp_torch_onnx.quantized_values import quantized_as_parts, with_quantized_parts
 from onnxexp_torch_onnx.registry import registered
 from onnxexp_torch_onnx.settings import settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -45,3 +46,22 @@ def _symbolic(function: Any, key: Any) -> Callable[..., Any]:
 
     translated.__name__ = getattr(function, "name", str(key))  # an onnxscript function has its name there
     return translated
+
+
+@dataclasses.dataclass(frozen=True)
+class CombinedTables:
+    """Several tables as one plugin, where the first that lowers an operator wins.
+
+    As separate plugins of one call, tables that lower the same operator would be a conflict.
+    """
+
+    symbolics: tuple[SymbolicTable, ...]
+
+
+def combined(*tables: SymbolicTable) -> list[Any]:
+    """Combine the tables with symbolics into at most one plugin.
+
+    The first table that lowers an operator wins.
+    """
+    found = tuple(table for table in tables if len(table))
+    return list(found) if len(found) < 2 else [CombinedTables(found)]

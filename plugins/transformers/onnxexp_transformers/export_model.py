@@ -1,11 +1,15 @@
-"""`export`: a model of transformers for a task, as one or several graphs."""
+"""`export`: a model of transformers for a task, as one or several graphs.
+
+transformers' layers of experts loop over ``(…).nonzero()``, the experts that a token of the batch has chosen. An expert without
+tokens adds nothing to the result, so that the loop over all of them computes the same.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +17,9 @@ import torch
 from transformers import PreTrainedConfig
 
 import onnxexp
-from onnxexp import CaptureError
+from onnxexp import CaptureError, is_in_onnx_export
 from onnxexp.commands import OutputFolder
-from onnxexp_transformers.expert_loops import all_experts
+from onnxexp.frontends import replace_attributes
 from onnxexp_transformers.folder import ExportedParts, check_folder, write_folder
 from onnxexp_transformers.loading import load
 from onnxexp_transformers.shared_buffers import SHARED_BUFFERS, shareable
@@ -152,3 +156,36 @@ def export_switch(model: torch.nn.Module) -> Iterator[None]:
 
 def _config(module: torch.nn.Module) -> Any:
     return vars(module).get("config")
+
+
+@contextlib.contextmanager
+def all_experts(model: torch.nn.Module) -> Iterator[None]:
+    """Let a model's layers of experts loop over all experts inside the `with`."""
+    layers = [module for module in model.modules() if _loops(module)]
+    with replace_attributes((layer, "forward", _over_all(layer, layer.forward)) for layer in layers):
+        yield
+
+
+def _loops(module: torch.nn.Module) -> bool:
+    """Return whether a module is a dict of experts.
+
+    Other layers have one tensor for all experts.
+    """
+    return isinstance(module, torch.nn.ModuleDict) and "num_experts" in vars(module)
+
+
+def _over_all(layer: Any, forward: Callable[..., Any]) -> Callable[..., Any]:
+    nonzero = torch.Tensor.nonzero
+
+    def listed(self: torch.Tensor, **options: Any) -> Any:
+        every = self.dim() == 1 and self.shape[0] == layer.num_experts and not options
+        return [[index] for index in range(layer.num_experts)] if every else nonzero(self, **options)
+
+    @functools.wraps(forward)
+    def call(*args: Any, **options: Any) -> Any:
+        if not is_in_onnx_export():
+            return forward(*args, **options)
+        with replace_attributes([(torch.Tensor, "nonzero", listed)]):
+            return forward(*args, **options)
+
+    return call

@@ -1,4 +1,4 @@
-"""complex/fourier.py, complex/fft_shift.py: transforms of every kind and length."""
+"""complex/fourier.py, shape/flip_roll_unfold.py: transforms of every kind and length."""
 
 from __future__ import annotations
 

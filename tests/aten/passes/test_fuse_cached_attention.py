@@ -1,4 +1,4 @@
-"""passes/fuse_cached_attention.py: Attention extends the key-value cache."""
+"""passes/fuse_attention.py: Attention extends the key-value cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""passes/fuse_grouped_attention.py: key and value heads are shared, not copied."""
+"""passes/fuse_attention.py: key and value heads are shared, not copied."""
 
 from __future__ import annotations
 

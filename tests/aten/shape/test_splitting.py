@@ -1,4 +1,4 @@
-"""shape/splitting.py: split, chunk and unbind."""
+"""shape/concat_and_split.py: split, chunk and unbind."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import scaled
 from onnxexp_aten.reduction.cumulative import running_sum
 from onnxexp_aten.reduction.reductions import reduced, summable
-from onnxexp_aten.shape.concatenation import cat
+from onnxexp_aten.shape.concat_and_split import cat
 from onnxexp_aten.shape.padding import padded
 from onnxexp_aten.shape.views_and_slices import select_slice
 from onnxexp_aten.support.arguments import axis_of, rank_of

@@ -91,3 +91,27 @@ def window_starts(op: Builder, x: Tensor, axis: int, size: int, step: int) -> Te
     length = size_at(op, x, axis)
     end = length - size + 1 if isinstance(length, int) else op.Sub(length, size - 1)
     return arange_of(op, 0, end, step, torch.int64)
+
+
+@table("fft_fftshift")
+def fft_fftshift(op: Builder, self: Tensor, dim: Any) -> Tensor:
+    """fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor"""
+    return _shifted(op, self, dim, forward=True)
+
+
+@table("fft_ifftshift")
+def fft_ifftshift(op: Builder, self: Tensor, dim: Any) -> Tensor:
+    """fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor"""
+    return _shifted(op, self, dim, forward=False)
+
+
+def _shifted(op: Builder, x: Tensor, dim: Any, *, forward: bool) -> Tensor:
+    """Roll each axis by half of its size, forward or back."""
+    rank = rank_of(op, x)
+    dims = range(rank) if dim is None else dim if isinstance(dim, list) else [dim]
+    axes = [axis % rank for axis in dims]
+    halves: list[Any] = []
+    for size in (size_at(op, x, axis) for axis in axes):
+        half = size // 2 if isinstance(size, int) else op.Div(size, 2)
+        halves.append(half if forward else op.Neg(half) if isinstance(half, Tensor) else -half)
+    return roll(op, x, halves, axes)

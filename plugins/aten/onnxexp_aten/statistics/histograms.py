@@ -13,7 +13,7 @@ from onnxexp_aten.indexing.scatter import scatter_elements
 from onnxexp_aten.math.arithmetic import extreme, select
 from onnxexp_aten.math.comparison_and_bitwise import equal, relate
 from onnxexp_aten.reduction.reductions import reduced
-from onnxexp_aten.shape.concatenation import joined, stack
+from onnxexp_aten.shape.concat_and_split import joined, stack
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.constant_of_shape import full_of, sizes_like
 from onnxexp_aten.support.kernel_dtypes import compute

@@ -1,4 +1,4 @@
-"""shape/concatenation.py: concatenation and stacking."""
+"""shape/concat_and_split.py: concatenation and stacking."""
 
 from __future__ import annotations
 
