@@ -19,8 +19,7 @@ from __future__ import annotations
 from onnxexp._functionalize.blocks import rewrite_blocks
 from onnxexp._functionalize.inplace_rewriter import InPlaceRewriter
 from onnxexp._functionalize.mutation import MutationInfo
-from onnxexp._functionalize.overlapping_copies import refuse_scatters_into_overlaps
-from onnxexp._functionalize.strided_views import fill_diagonals, rebase_strided_views
+from onnxexp._functionalize.strided_views import fill_diagonals, rebase_strided_views, refuse_scatters_into_overlaps
 from onnxexp._neutral_graph import Graph, Node, Value, values_in
 
 __all__ = ["drop_dead", "functionalize"]
