@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import time
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +12,7 @@ import onnx_ir as ir
 import torch
 from torch.utils import _pytree as pytree
 
+from onnxexp._capture.torch_state import silence_warnings
 from onnxexp._checking.block_comparison import compare_blocks
 from onnxexp._checking.comparison import Tolerances, VerificationReport, compare, run_eager
 from onnxexp._checking.counterparts import Counterparts, as_captured
@@ -112,7 +111,7 @@ def find_mismatch(
     feeds = {**program.weights, **program.signature.feeds(leaves)}
     settings = Settings(opener(backend, program.prepare), rtol, atol, tolerances, chunk_bytes, keep_values)
     compared = NodeComparison(model or program.model, program.record, feeds, _inputs(program, leaves, feeds), settings)
-    with _quiet():
+    with silence_warnings():  # the export has given them already
         whole = (loaded or settings.open_session(compared.model)).run(feeds)  # first: it checks the inputs
         reports = compared.reports()
         origin, reports = find_origin(compared, reports, rebuild=model is None)
@@ -172,14 +171,6 @@ def _whole(
 
 def _first_problem(report: VerificationReport) -> str:
     return next(f"{output.name}: {output.problem}" for output in report.outputs if output.problem)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Hide warnings inside the `with`, since the export has given them already."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 _MOST = 20

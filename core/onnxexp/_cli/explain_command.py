@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,11 +28,11 @@ def run(options: argparse.Namespace, output: Output) -> int:
     """Print the origin of one node, or a table of all."""
     with Progress() as progress:
         progress.stage(f"loading {options.file}")
-        from onnxexp._model.origins import NodeOrigin
+        from onnxexp._model.origins import NodeOrigin, all_nodes
         from onnxexp._serialize.model_reader import read_model
 
         model = read_model(options.file)
-    origins = {node: NodeOrigin.of(node) for node in _nodes(model)}
+    origins = {node: NodeOrigin.of(node) for node in all_nodes(model)}
     if origins and not any(origins.values()):
         raise OptionError(
             f"{options.file} has no origins of its nodes: onnxexp did not write it, or with --strip; export the model again"
@@ -51,12 +50,6 @@ def run(options: argparse.Namespace, output: Output) -> int:
     _describe(node, origin, output)
     output.document(_document(node, origin))
     return 0
-
-
-def _nodes(model: ir.Model) -> Iterator[ir.Node]:
-    yield from model.graph.all_nodes()
-    for function in model.functions.values():
-        yield from function.all_nodes()
 
 
 def _find(nodes: Any, name: str, file: Path) -> ir.Node:

@@ -12,7 +12,7 @@ import io
 import os
 import re
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -26,6 +26,7 @@ from onnxexp._builder.onnx_schemas import ir_version
 from onnxexp._builder.torch_tensor_data import has_data
 from onnxexp._errors import OnnxExporterError
 from onnxexp._model.long_sizes import contradiction
+from onnxexp._model.origins import all_nodes
 from onnxexp._model.type_text import place_of, type_text
 from onnxexp._neutral_graph import TensorType
 from onnxexp._serialize import WriteOptions, save
@@ -143,7 +144,7 @@ class Session:
         message = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", str(error).strip())
         lines = [f"ONNX Runtime {self._ort.__version__} {what}: {message}"]
         names = {name for match in _NODE_NAMES.finditer(message) for name in match.groups() if name}
-        lines += [f"  at {place_of(node)}" for node in _nodes(self._model) if node.name in names]
+        lines += [f"  at {place_of(node)}" for node in all_nodes(self._model) if node.name in names]
         last = _LAST_OPSET.search(message)
         if last is not None:
             lines.append(f"  export with opset_version={last[1]} or lower to run it here; the file itself is not at fault")
@@ -218,12 +219,6 @@ def _from_numpy(result: Any) -> Any:
     if isinstance(result, list):
         return [_from_numpy(element) for element in result]
     return None if result is None else torch.from_numpy(np.array(result))
-
-
-def _nodes(model: ir.Model) -> Iterator[ir.Node]:
-    yield from model.graph.all_nodes()
-    for function in model.functions.values():
-        yield from function.all_nodes()
 
 
 @functools.lru_cache(maxsize=None)

@@ -88,3 +88,10 @@ class LoweringRecord:
     passes: Sequence[str]
     rebuild: Callable[[int], tuple[ir.Model, LoweringRecord]]
     owners: Mapping[Node, str] = dataclasses.field(default_factory=dict)
+
+
+def all_nodes(model: ir.Model) -> Iterator[ir.Node]:
+    """Yield the nodes of a model, those of nested graphs and of functions too."""
+    yield from model.graph.all_nodes()
+    for function in model.functions.values():
+        yield from function.all_nodes()

@@ -12,7 +12,7 @@ import torch
 
 from onnxexp._decompose.fake_values import SCALAR_OPS
 from onnxexp._suggest import nearest
-from onnxexp._torch_ops.schemas import cache_by_operator
+from onnxexp._torch_ops.schemas import cache_by_operator, full_name
 from onnxexp._torch_ops.schemas import schemas as torch_schemas
 
 _HEAD = re.compile(r"((?P<namespace>\w+)::)?(?P<name>\w+)(\.(?P<overload>\w+))?\(")
@@ -36,12 +36,8 @@ def unknown(op: str) -> str:
     """
     if schemas(op) or op in SCALAR_OPS.values():
         return ""
-    known = {_full(schema) for schema in torch._C._jit_get_all_schemas()}
+    known = {full_name(schema) for schema in torch._C._jit_get_all_schemas()}
     return f"torch has no such operator{nearest(op, known)}; import the library that registers it before the table is checked"
-
-
-def _full(schema: torch.FunctionSchema) -> str:
-    return f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
 
 
 def _required_schemas(op: str) -> Sequence[torch.FunctionSchema]:
@@ -78,7 +74,8 @@ def arity(function: Callable[..., Any], op: str, hidden: Sequence[str]) -> list[
     return [
         f"takes {_count(least, most)} after op, torch's {schema} has {len(schema.arguments)}"
         for schema in _required_schemas(op)
-        if _full(schema) not in hidden and not least <= len(schema.arguments) <= (len(schema.arguments) if most is None else most)
+        if full_name(schema) not in hidden
+        and not least <= len(schema.arguments) <= (len(schema.arguments) if most is None else most)
     ]
 
 
@@ -122,7 +119,7 @@ def docstring(function: Callable[..., Any], ops: Sequence[str]) -> str:
     for namespace in dict.fromkeys(op.partition("::")[0] for op in ops):  # optional in the docstring
         parsed = _parse(text, namespace)
         if isinstance(parsed, tuple):
-            matching = [each for op in ops for each in schemas(op) if _full(each) == _full(parsed[0])]
+            matching = [each for op in ops for each in schemas(op) if full_name(each) == full_name(parsed[0])]
         if matching:
             break
     if parsed is None:
@@ -131,7 +128,7 @@ def docstring(function: Callable[..., Any], ops: Sequence[str]) -> str:
         return f"torch cannot parse the schema at the beginning of its docstring: {parsed}"
     schema, partial = parsed
     if not matching:
-        return f"its docstring begins with the schema of {_full(schema)}, and it is registered for {', '.join(ops[:4])}"
+        return f"its docstring begins with the schema of {full_name(schema)}, and it is registered for {', '.join(ops[:4])}"
     difference = _difference(schema, matching[0], partial)
     if difference:
         return f"its docstring {difference}; torch has {matching[0]}"

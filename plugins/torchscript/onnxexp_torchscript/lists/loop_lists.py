@@ -14,7 +14,7 @@ from onnxexp_torchscript.conversion.export_time_values import Items
 from onnxexp_torchscript.conversion.interpreter import Interpreter
 from onnxexp_torchscript.conversion.python_numbers import Number, as_tensor, unwrap
 from onnxexp_torchscript.lists.unknown_length_lists import fake_of
-from onnxexp_torchscript.types.abstract_tensor import UNKNOWN, AbstractTensor, expr_of
+from onnxexp_torchscript.types.abstract_tensor import UNKNOWN, AbstractTensor, expr_of, kind_of
 
 
 def collectable(items: Any) -> bool:
@@ -144,7 +144,7 @@ def _same(one: Any, other: Any) -> bool:
     if one is UNKNOWN or other is UNKNOWN:
         return False
     if not isinstance(one, AbstractTensor) or not isinstance(other, AbstractTensor):
-        return not isinstance(one, AbstractTensor) and not isinstance(other, AbstractTensor) and _kind(one) == _kind(other)
+        return not isinstance(one, AbstractTensor) and not isinstance(other, AbstractTensor) and kind_of(one) == kind_of(other)
     return one.dtype == other.dtype and list(map(expr_of, one.shape)) == list(map(expr_of, other.shape))
 
 
@@ -153,9 +153,3 @@ def _is_fixed(fake: Any, known: set[Any]) -> bool:
         return fake is not UNKNOWN
     sizes: list[Any] = list(fake.shape)
     return all(size.node.expr.free_symbols <= known for size in sizes if isinstance(size, torch.SymInt))
-
-
-def _kind(number: Any) -> type:
-    if isinstance(number, (bool, torch.SymBool)):
-        return bool
-    return float if isinstance(number, (float, torch.SymFloat)) else int

@@ -12,7 +12,7 @@ from onnxexp.graph import TensorType, Value
 from onnxexp_torchscript.conversion import python_numbers
 from onnxexp_torchscript.conversion.export_time_values import Items
 from onnxexp_torchscript.conversion.interpreter import Interpreter
-from onnxexp_torchscript.conversion.python_numbers import Number, is_number, unwrap
+from onnxexp_torchscript.conversion.python_numbers import Number, unwrap
 from onnxexp_torchscript.types.abstract_tensor import UNKNOWN, AbstractTensor
 
 
@@ -270,11 +270,6 @@ def _pieces(interpreter: Interpreter, name: str, args: list[Any], *, keepdims: b
             del sizes[dim]
         element = interpreter.sizes.unbacked.tensor(fake.dtype, sizes)
     return interpreter.items((), output, element)
-
-
-def is_element(ivalue: Any) -> bool:
-    """Return whether an object can be an element of a sequence."""
-    return isinstance(ivalue, Value) or is_number(ivalue)
 
 
 def split_at(interpreter: Interpreter, tensor: Any, places: Any, dim: int = 0) -> Any:
