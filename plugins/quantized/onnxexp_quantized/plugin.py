@@ -14,9 +14,8 @@ from onnxexp import Builder, ExportContext, OptionError, Options, SymbolicTable,
 from onnxexp.commands import nearest
 from onnxexp.graph import Graph, Node
 from onnxexp_quantized.capture.fake_quantize_modules import constant_fake_quantization
-from onnxexp_quantized.capture.forward_hooks import hooked
 from onnxexp_quantized.capture.functions import FUNCTIONS
-from onnxexp_quantized.capture.integer_form import IntegerForm, WriteParameters, integer_outputs, quantized_inputs
+from onnxexp_quantized.capture.integer_form import IntegerForm, WriteParameters, hooked, integer_outputs, quantized_inputs
 from onnxexp_quantized.capture.model_patches import calls_quantizing, is_quantized, quantizing_functions, stand_ins
 from onnxexp_quantized.capture.refusals import check_model
 from onnxexp_quantized.lowering import (

@@ -15,7 +15,7 @@ import torch
 
 from onnxexp import CaptureError, warn
 from onnxexp.frontends import replace_attributes
-from onnxexp_quantized.capture.replaced_functions import replace_functions
+from onnxexp_quantized.capture.function_table import replace_functions
 from onnxexp_quantized.capture.run_time_operators import fake_quantize
 
 _SHOWN = 5

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import onnx_ir as ir
 import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError, OnnxExporterError
-from onnxexp.frontends import signature_of
-from onnxexp_quantized.capture.forward_hooks import Hook, PreHook
+from onnxexp.frontends import replace_attributes, signature_of
 from onnxexp_quantized.capture.packed_weights import as_stand_in
 from onnxexp_quantized.capture.quantized_tensor import BY_INTEGERS, QuantizedTensor
 
@@ -163,3 +164,41 @@ class WriteParameters(ir.passes.InPlacePass):
         found |= {str(model.graph.outputs[place].name): text for place, text in self._outputs.items()}
         model.metadata_props.update({f"quantized.{name}": text for name, text in found.items()})
         return ir.passes.PassResult(model, modified=bool(found))
+
+
+PreHook: TypeAlias = "Callable[[Any, Any, Any], Any]"
+"""From the module, the arguments and the keyword arguments to other arguments."""
+Hook: TypeAlias = "Callable[[Any, Any, Any], Any]"
+"""From the module, the arguments and the result to another result."""
+
+
+@contextlib.contextmanager
+def hooked(model: torch.nn.Module, before: PreHook, after: Hook) -> Iterator[None]:
+    """Call hooks before and after the model's forward."""
+    handles = [
+        model.register_forward_pre_hook(before, prepend=True, with_kwargs=True),
+        model.register_forward_hook(after),
+    ]
+    graphs = [(model, "_graph", _with_calls(model, before, after))] if isinstance(model, torch.fx.GraphModule) else []
+    try:
+        with replace_attributes(graphs):
+            yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _with_calls(model: torch.fx.GraphModule, before: PreHook, after: Hook) -> torch.fx.Graph:
+    """Copy a model's graph with calls of the hooks: torch.export runs its nodes only."""
+    graph = torch.fx.Graph()
+    placeholders = [node for node in model.graph.nodes if node.op == "placeholder"]
+    copies = {node: graph.node_copy(node) for node in placeholders}
+    given = graph.call_function(lambda *args: before(model, args, {})[0], tuple(copies.values()))
+    copies |= {node: graph.call_function(operator.getitem, (given, index)) for index, node in enumerate(placeholders)}
+    for node in model.graph.nodes:
+        if node.op == "output":
+            result = torch.fx.node.map_arg(node.args[0], copies.__getitem__)
+            graph.output(graph.call_function(lambda result: after(model, (), result), (result,)))
+        elif node.op != "placeholder":
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+    return graph

@@ -14,10 +14,9 @@ from onnxexp import is_in_onnx_export
 from onnxexp.frontends import is_scripted, replace_attributes
 from onnxexp_quantized.capture import dynamic, parameters, prepacking, recurrent
 from onnxexp_quantized.capture.embedding import byte_table_replacements
-from onnxexp_quantized.capture.function_table import FunctionTable
+from onnxexp_quantized.capture.function_table import FunctionTable, replace_functions
 from onnxexp_quantized.capture.packed_weights import is_packed, unpack
 from onnxexp_quantized.capture.quantized_tensor import implemented_by
-from onnxexp_quantized.capture.replaced_functions import replace_functions
 from onnxexp_quantized.capture.stored_tensors import quantized_weight, stored
 
 QUANTIZING: dict[str, Callable[..., Any]] = {

@@ -11,8 +11,7 @@ import math
 import onnx_ir as ir
 import torch
 
-from onnxexp_quantized.passes.graph_editor import GraphEditor, QuantizedPass, constant_of, producer, sole_user
-from onnxexp_quantized.passes.quantization_parameters import parameters_of
+from onnxexp_quantized.passes.graph_editor import GraphEditor, QuantizedPass, constant_of, parameters_of, producer, sole_user
 
 _LARGEST_WINDOW = 64
 """The elements of a window up to which the convolution is used; larger ones are rare."""

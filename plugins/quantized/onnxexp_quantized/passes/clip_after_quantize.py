@@ -11,8 +11,7 @@ import math
 
 import onnx_ir as ir
 
-from onnxexp_quantized.passes.graph_editor import GraphEditor, constant_of, producer, sole_user
-from onnxexp_quantized.passes.quantization_parameters import Parameters
+from onnxexp_quantized.passes.graph_editor import GraphEditor, Parameters, constant_of, producer, sole_user
 
 _Limits = tuple[int, int]
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 import torch
 from onnx_ir.passes.common import RemoveUnusedNodesPass
@@ -136,3 +138,38 @@ def constant_of(node: ir.Node, index: int) -> torch.Tensor | None:
     value = node.inputs[index] if index < len(node.inputs) else None
     contents = None if value is None or value.is_graph_input() else value.const_value
     return contents.torch if isinstance(contents, TorchTensor) else None
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameters:
+    """Constant parameters of one 8-bit tensor; equal ones make equal integers."""
+
+    scale: float
+    zero_point: int
+    dtype: torch.dtype
+
+    @property
+    def lowest(self) -> int:
+        return torch.iinfo(self.dtype).min
+
+    @property
+    def highest(self) -> int:
+        return torch.iinfo(self.dtype).max
+
+    def code(self, number: float) -> int:
+        """Quantize a number as QuantizeLinear does: float32, half to even, saturated."""
+        quotient = np.rint(np.float32(number) / np.float32(self.scale))
+        return int(np.clip(quotient + self.zero_point, self.lowest, self.highest))
+
+
+def parameters_of(node: ir.Node) -> Parameters | None:
+    """Read the parameters of a QuantizeLinear or DequantizeLinear of an 8-bit tensor.
+
+    Returns None if they are not constant, differ by channel, or belong to another width.
+    """
+    scale, zero_point = constant_of(node, 1), constant_of(node, 2)
+    if scale is None or zero_point is None or scale.numel() != 1 or zero_point.dtype not in (torch.uint8, torch.int8):
+        return None
+    if scale.dtype is not torch.float32 or not scale.item() > 0:
+        return None
+    return Parameters(scale.item(), int(zero_point.item()), zero_point.dtype)

@@ -10,8 +10,7 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from onnxexp_quantized.passes.graph_editor import GraphEditor, QuantizedPass, constant_of, producer, sole_user
-from onnxexp_quantized.passes.quantization_parameters import parameters_of
+from onnxexp_quantized.passes.graph_editor import GraphEditor, QuantizedPass, constant_of, parameters_of, producer, sole_user
 
 _LARGEST = 2**31 - 1
 

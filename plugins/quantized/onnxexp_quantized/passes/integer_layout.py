@@ -10,8 +10,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnxexp_quantized.passes.clip_after_quantize import move_limits_behind
-from onnxexp_quantized.passes.graph_editor import GraphEditor, QuantizedPass, producer, sole_user
-from onnxexp_quantized.passes.quantization_parameters import parameters_of
+from onnxexp_quantized.passes.graph_editor import GraphEditor, QuantizedPass, parameters_of, producer, sole_user
 
 _SAME_SIZE = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 _SMALLER = frozenset({"Gather", "Slice", "Split"})

@@ -11,9 +11,8 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from onnxexp_quantized.passes.graph_editor import GraphEditor, QuantizedPass, constant_of, producer, sole_user
+from onnxexp_quantized.passes.graph_editor import GraphEditor, QuantizedPass, constant_of, parameters_of, producer, sole_user
 from onnxexp_quantized.passes.int32_bias import as_int32
-from onnxexp_quantized.passes.quantization_parameters import parameters_of
 
 _ROUND = 11
 """The first opset with Round."""

@@ -10,9 +10,8 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from onnxexp_quantized.passes.graph_editor import GraphEditor, QuantizedPass, constant_of
+from onnxexp_quantized.passes.graph_editor import GraphEditor, QuantizedPass, constant_of, parameters_of
 from onnxexp_quantized.passes.integer_layout import LAYOUT
-from onnxexp_quantized.passes.quantization_parameters import parameters_of
 
 _SHIFT = 128
 _PASSED_ON = LAYOUT | {"Clip", "Concat", "MaxPool"}

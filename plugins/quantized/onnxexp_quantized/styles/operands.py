@@ -7,8 +7,7 @@ import dataclasses
 import onnx_ir as ir
 import torch
 
-from onnxexp_quantized.passes.graph_editor import GraphEditor, constant_of, producer, sole_user
-from onnxexp_quantized.passes.quantization_parameters import parameters_of
+from onnxexp_quantized.passes.graph_editor import GraphEditor, constant_of, parameters_of, producer, sole_user
 
 _EIGHT_BITS = (torch.int8, torch.uint8)
 _LARGEST = 2**31 - 1
