@@ -12,14 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from torch.utils import _pytree as pytree
 
-from onnxexp._capture.example_inputs import (
-    axis_groups,
-    bounds,
-    describe_enlargement,
-    enlarge,
-    enlargement_note,
-    with_sizes,
-)
+from onnxexp._capture.example_inputs import axis_groups, bounds, describe_enlargement, enlarge, enlargement_note, with_sizes
 from onnxexp._errors import CaptureError
 from onnxexp._request.axis_spec import Axis
 from onnxexp._request.dynamic_shapes import DynamicSpec

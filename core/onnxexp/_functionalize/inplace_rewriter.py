@@ -12,16 +12,7 @@ import torch
 from onnxexp._functionalize.aliasing import Aliases
 from onnxexp._functionalize.emit import Emitter, differ, is_static, same_sizes
 from onnxexp._functionalize.memory import Memory
-from onnxexp._functionalize.mutation import (
-    RESIZE_FIX,
-    RESIZING,
-    SETTING,
-    MutationInfo,
-    is_out,
-    is_tensor,
-    packet,
-    results,
-)
+from onnxexp._functionalize.mutation import RESIZE_FIX, RESIZING, SETTING, MutationInfo, is_out, is_tensor, packet, results
 from onnxexp._functionalize.normalize_views import Sharing, ViewCall, places
 from onnxexp._functionalize.places import Ref, View, refuse
 from onnxexp._functionalize.write_back import are_apart

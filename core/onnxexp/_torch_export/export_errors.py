@@ -12,11 +12,7 @@ from collections.abc import Iterator, Sequence
 import sympy  # type: ignore[import-untyped]
 import torch
 from torch.export import _trace
-from torch.fx.experimental.symbolic_shapes import (
-    GuardOnDataDependentSymNode,
-    PendingUnbackedSymbolNotFound,
-    ShapeEnv,
-)
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, PendingUnbackedSymbolNotFound, ShapeEnv
 
 from onnxexp._capture.example_inputs import enlargement_note
 from onnxexp._capture.source_lines import innermost_user_line, metadata_location

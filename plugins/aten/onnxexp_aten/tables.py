@@ -6,15 +6,7 @@ from onnxexp import SymbolicTable
 from onnxexp_aten.complex import complex_numbers, fourier, inverse_stft
 from onnxexp_aten.creation import conversion, filled_tensors, ranges, triangles_and_one_hot, windows
 from onnxexp_aten.indexing import assignment, gather, scatter
-from onnxexp_aten.linalg import (
-    cholesky_and_qr,
-    einsum,
-    matmul,
-    norms,
-    pseudo_inverse,
-    solve_and_lu,
-    svd_and_eigh,
-)
+from onnxexp_aten.linalg import cholesky_and_qr, einsum, matmul, norms, pseudo_inverse, solve_and_lu, svd_and_eigh
 from onnxexp_aten.math import (
     arithmetic,
     comparison_and_bitwise,
@@ -57,14 +49,7 @@ from onnxexp_aten.shape import (
     repeat_interleave,
     views_and_slices,
 )
-from onnxexp_aten.statistics import (
-    covariance,
-    histograms,
-    nonzero_and_searchsorted,
-    quantiles,
-    segment_reduce,
-    sorting,
-)
+from onnxexp_aten.statistics import covariance, histograms, nonzero_and_searchsorted, quantiles, segment_reduce, sorting
 
 aten = SymbolicTable("aten")
 """The symbolics of torch's own operators."""

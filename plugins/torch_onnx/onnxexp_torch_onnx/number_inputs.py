@@ -14,12 +14,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError, LoweringError, ONNXProgram, warn
-from onnxexp.frontends import (
-    TensorList,
-    is_scripted,
-    register_containers,
-    signature_of,
-)
+from onnxexp.frontends import TensorList, is_scripted, register_containers, signature_of
 
 Export = Callable[..., ONNXProgram]
 """An export of the example with these `dynamic_shapes`, `input_names` and this `capture`."""

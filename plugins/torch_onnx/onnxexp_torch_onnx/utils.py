@@ -12,13 +12,7 @@ import onnxexp
 from onnxexp import LoweringError, UnsupportedOperators, is_in_onnx_export
 from onnxexp.graph import Graph
 from onnxexp_torch_onnx.context import GraphContext
-from onnxexp_torch_onnx.export_state import (
-    disable_log,
-    enable_log,
-    select_model_mode_for_export,
-    set_training,
-    training_mode,
-)
+from onnxexp_torch_onnx.export_state import disable_log, enable_log, select_model_mode_for_export, set_training, training_mode
 from onnxexp_torch_onnx.exporting import export, export_to_pretty_string
 from onnxexp_torch_onnx.registry import register_custom_op_symbolic, registered, unregister_custom_op_symbolic
 from onnxexp_torch_onnx.settings import settings

@@ -11,13 +11,7 @@ import torch
 from torch.export import ExportedProgram
 
 from onnxexp import Builder, CaptureError, Options, hookimpl
-from onnxexp.frontends import (
-    CapturedProgram,
-    Decomposer,
-    DynamicSpec,
-    capture_mode,
-    is_scripted,
-)
+from onnxexp.frontends import CapturedProgram, Decomposer, DynamicSpec, capture_mode, is_scripted
 from onnxexp.graph import Node
 from onnxexp_torchscript.conversion.container_inputs import check_opset
 from onnxexp_torchscript.jit_converter import Converted, convert

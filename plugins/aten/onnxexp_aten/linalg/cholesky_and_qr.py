@@ -8,15 +8,7 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp.graph import SymbolicSize
-from onnxexp_aten.linalg.factorization import (
-    Matrices,
-    Reflected,
-    apply_q,
-    cholesky,
-    eager_if_empty,
-    householder,
-    reflectors,
-)
+from onnxexp_aten.linalg.factorization import Matrices, Reflected, apply_q, cholesky, eager_if_empty, householder, reflectors
 from onnxexp_aten.linalg.matrix_sizes import cut, diagonal_mask, eye, shaped, triangle, zeros
 from onnxexp_aten.linalg.solve_and_lu import linalg_solve_triangular
 from onnxexp_aten.support.tensor_sizes import with_shape

@@ -14,17 +14,7 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp.graph import Dim, SymbolicSize
 from onnxexp_aten.linalg.factorization import Matrices, apply_q, householder, row_numbers
-from onnxexp_aten.linalg.matrix_sizes import (
-    cut,
-    diagonal_mask,
-    dims,
-    eye,
-    numbers,
-    parts,
-    size,
-    triangle_mask,
-    zeros,
-)
+from onnxexp_aten.linalg.matrix_sizes import cut, diagonal_mask, dims, eye, numbers, parts, size, triangle_mask, zeros
 from onnxexp_aten.support.tensor_sizes import with_shape
 from onnxexp_aten.support.view_nodes import swapped
 

@@ -10,13 +10,7 @@ import torch
 from onnxexp import warn
 from onnxexp_torch_onnx.enums import TensorProtoDataType
 from onnxexp_torch_onnx.symbolic_helper.building import _constant, _slice_helper
-from onnxexp_torch_onnx.symbolic_helper.reading import (
-    _is_none,
-    _is_packed_list,
-    _is_value,
-    _maybe_get_const,
-    _unpack_list,
-)
+from onnxexp_torch_onnx.symbolic_helper.reading import _is_none, _is_packed_list, _is_value, _maybe_get_const, _unpack_list
 from onnxexp_torch_onnx.symbolic_helper.types import _get_tensor_rank
 from onnxexp_torch_onnx.torch_op import torch_op
 

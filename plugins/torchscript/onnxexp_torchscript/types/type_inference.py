@@ -18,12 +18,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.utils._sympy.numbers import int_oo
 
 from onnxexp import CaptureError
-from onnxexp.frontends import (
-    DynamicSpec,
-    ShapeEnvSnapshot,
-    SizeNames,
-    fake_kernels,
-)
+from onnxexp.frontends import DynamicSpec, ShapeEnvSnapshot, SizeNames, fake_kernels
 from onnxexp.graph import Dim, ScalarType, SourceLocation, SymbolicSize, TensorType, Type, Value
 from onnxexp.torch_ops import MutationInfo, overload
 from onnxexp_torchscript.jit.jit_schemas import changes_shape
