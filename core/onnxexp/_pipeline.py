@@ -21,7 +21,7 @@ from onnxexp._lowering.assemble import assemble
 from onnxexp._lowering.build import Build
 from onnxexp._lowering.graph_io import call_signature, graph_outputs, name_graph_io
 from onnxexp._lowering.keep_torch_ops import export_type_of, warn_of_torch
-from onnxexp._model.long_sizes import shorten_sizes
+from onnxexp._model.declared_sizes import shorten_sizes
 from onnxexp._passes.manager import Passes
 from onnxexp._plugins import loading as plugin_loading
 from onnxexp._program.plugin_hooks import prepare_session, report_program, write_program

@@ -12,7 +12,7 @@ import onnx
 import torch
 
 from onnxexp._errors import LoweringError, OnnxExporterError, OpsetError, PassError, PluginError
-from onnxexp._model.long_sizes import contradiction
+from onnxexp._model.declared_sizes import contradiction
 
 from .comparing import Problem, compared, is_rounding
 from .exporters import Exported, exported

@@ -109,7 +109,7 @@ def _fits(resolve_at: Callable[[int], OperatorCall], opset: int) -> bool:
 def _resolve_at(
     domain: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: int | None, opset: int
 ) -> OperatorCall:
-    spec = find(domain, name, opset)
+    spec = find_operator(domain, name, opset)
     inputs, named = split_arguments(spec, args, kwargs, opset)
     count = spec.results if outputs is None else outputs
     if count > len(spec.outputs) and not spec.outputs[-1].variadic:
@@ -126,7 +126,7 @@ _EMPTY = {("Resize", "roi"), ("Resize", "scales")}
 """Inputs that some version requires, where an empty tensor means that the input is not given."""
 
 
-def find(domain: str, name: str, opset: int) -> Operator:
+def find_operator(domain: str, name: str, opset: int) -> Operator:
     """Return the operator at `opset`.
 
     Raises LoweringError where it exists only at other opsets, and AttributeError where it does not exist.

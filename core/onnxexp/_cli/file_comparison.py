@@ -23,7 +23,7 @@ from onnxexp._checking.mismatch import find_mismatch
 from onnxexp._checking.mismatch_report import MismatchReport
 from onnxexp._cli.model_target import Target
 from onnxexp._errors import OptionError, VerificationError
-from onnxexp._model.long_sizes import symbol_values
+from onnxexp._model.declared_sizes import symbol_values
 from onnxexp._model.onnxruntime_session import Session
 from onnxexp._model.signature import InputSlot, OutputSlot, Signature
 from onnxexp._pipeline import export

@@ -11,7 +11,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnxexp._model.long_sizes import SIZES_KEY
+from onnxexp._model.declared_sizes import SIZES_KEY
 from onnxexp._model.type_text import ascii_text, bytes_text, type_text
 
 _INLINE = 8

@@ -25,7 +25,7 @@ from onnxexp._builder.dtypes import onnx_dtype, torch_dtype
 from onnxexp._builder.onnx_schemas import ir_version
 from onnxexp._builder.torch_tensor_data import has_data
 from onnxexp._errors import OnnxExporterError
-from onnxexp._model.long_sizes import contradiction
+from onnxexp._model.declared_sizes import contradiction
 from onnxexp._model.origins import all_nodes
 from onnxexp._model.type_text import place_of, type_text
 from onnxexp._neutral_graph import TensorType

@@ -107,7 +107,7 @@ class Passes:
             with calling(each.plugin, each, PassError):
                 result = each.run(subject)
             self.seconds[each.id] = time.perf_counter() - start
-            broken = _misused(result, subject) or changed(before, subject)
+            broken = _misused(result, subject) or _contract_change(before, subject)
             if not broken and checked:
                 broken = check(subject)
             if broken:
@@ -182,7 +182,7 @@ def _fixed_sizes(value: ir.Value) -> tuple[int | None, ...] | None:
     return None if value.shape is None else tuple(size if isinstance(size, int) else None for size in value.shape)
 
 
-def changed(before: Contract, subject: Graph | ir.Model) -> str:
+def _contract_change(before: Contract, subject: Graph | ir.Model) -> str:
     """Describe how a pass broke the contract, or return "" if it did not."""
     try:
         after = contract(subject)

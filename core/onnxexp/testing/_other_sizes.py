@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import onnx
 import torch
 
-from onnxexp._model import long_sizes
+from onnxexp._model import declared_sizes
 from onnxexp._symbolic_size import SymbolicSize
 
 Sizes = dict[str, int]
@@ -70,7 +70,7 @@ def inputs_at(
 def symbol_values(model: onnx.ModelProto, example: Mapping[str, torch.Tensor]) -> Sizes:
     """Return the value of each symbol that is the size of an axis of an input."""
     declared = {slot.name: [dim.dim_param for dim in slot.type.tensor_type.shape.dim] for slot in model.graph.input}
-    return long_sizes.symbol_values(declared, {name: tensor.shape for name, tensor in example.items()})
+    return declared_sizes.symbol_values(declared, {name: tensor.shape for name, tensor in example.items()})
 
 
 def declared_shape(slot: onnx.ValueInfoProto, shape: Sequence[int], sizes: Mapping[str, int]) -> list[int]:

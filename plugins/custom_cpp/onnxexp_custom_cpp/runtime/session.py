@@ -102,7 +102,7 @@ def prepare(
     # onnxruntime-extensions has one register for the process, where each name can be there once
     names = _renamed(calls, f"_{uuid.uuid4().hex}" if bridge == "python" else "")
     if bridge == "python":
-        register(names, options)
+        _register_python_operators(names, options)
     else:
         load_bridge().register("".join(call.declaration(name) for name, call in names.items()), options)
     if not all(call.repeatable for call in names.values()):
@@ -196,7 +196,7 @@ _TYPES = {1: "dt_float", 2: "dt_uint8", 3: "dt_int8", 4: "dt_uint16", 5: "dt_int
 """The names of onnxruntime-extensions for ONNX element types."""
 
 
-def register(calls: Mapping[str, TorchCall], options: Any) -> None:
+def _register_python_operators(calls: Mapping[str, TorchCall], options: Any) -> None:
     """Add operators that call torch from Python to the options of a session.
 
     Raises BridgeError without onnxruntime-extensions, or for a dtype that it lacks.

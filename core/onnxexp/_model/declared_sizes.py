@@ -1,4 +1,4 @@
-"""Short names of symbolic sizes whose expression is too long to read."""
+"""The sizes that a model declares, and short names for long expressions of them."""
 
 from __future__ import annotations
 
