@@ -20,8 +20,7 @@ from onnx import TensorProto, helper, numpy_helper
 import onnxexp
 from onnxexp._model import onnxruntime_session
 from onnxexp_quantization_report import example_feeds, measured_run, model_file
-from onnxexp_quantization_report.float_reasons import FIXES
-from onnxexp_quantization_report.layers import FLOAT, INTEGER, NOT_QUANTIZED, Layer, layers
+from onnxexp_quantization_report.layers import FIXES, FLOAT, INTEGER, NOT_QUANTIZED, Layer, layers
 from onnxexp_quantized import Quantized
 from tests.core.commanding import Ran, run
 from tests.quantized.static_models import Residual, eager

@@ -1,4 +1,4 @@
-"""nn/ctc_loss.py: padded and concatenated targets, sequences of any length."""
+"""nn/classification_losses.py: padded and concatenated targets, sequences of any length."""
 
 from __future__ import annotations
 
