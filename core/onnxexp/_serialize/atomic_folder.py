@@ -16,6 +16,7 @@ file of that name is refused. Files that appear in the old folder up to the exch
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
 import shutil
@@ -28,7 +29,6 @@ from typing import Any, ClassVar
 
 from onnxexp._errors import OnnxExporterError, OptionError, SerializeError
 from onnxexp._serialize.atomic_file import copy_permissions
-from onnxexp._serialize.exchange import exchange
 from onnxexp._serialize.file_list import MANIFEST, listed_files, users_entries, write_manifest
 from onnxexp._serialize.hidden_folder import hidden_folder
 
@@ -341,3 +341,36 @@ def _explained(path: str) -> Iterator[None]:
 def _cannot(path: str, reason: str, fix: str) -> SerializeError:
     unharmed = " What was there before is unharmed." if os.path.isdir(path) else ""
     return SerializeError(f"cannot write the folder {path}: {reason}. {fix}{unharmed}")
+
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = _RENAME_SWAP = 2
+_CANNOT = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EPERM}
+"""The errors of a system or a file system without exchanges; EPERM where a container's filter forbids the system call."""
+
+
+def exchange(first: str, second: str) -> bool:
+    """Exchange two paths of one file system in one step.
+
+    Returns False where the system cannot exchange them. Raises OSError where it can, but fails.
+    """
+    status = _exchange(os.fsencode(first), os.fsencode(second))
+    if status is None:
+        return False
+    if status == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in _CANNOT:
+        return False
+    raise OSError(code, os.strerror(code), first, None, second)
+
+
+def _exchange(first: bytes, second: bytes) -> int | None:
+    """Call the C library, and return None if it has no such function."""
+    status: int | None = None
+    with contextlib.suppress(AttributeError):
+        if sys.platform == "linux":
+            status = ctypes.CDLL(None, use_errno=True).renameat2(_AT_FDCWD, first, _AT_FDCWD, second, _RENAME_EXCHANGE)
+        elif sys.platform == "darwin":
+            status = ctypes.CDLL(None, use_errno=True).renamex_np(first, second, _RENAME_SWAP)
+    return status
