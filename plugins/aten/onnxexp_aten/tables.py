@@ -39,7 +39,6 @@ from onnxexp_aten.random import distributions
 from onnxexp_aten.reduction import cumulative, differences, reductions
 from onnxexp_aten.rnn import layers, packed_sequences
 from onnxexp_aten.shape import (
-    as_strided,
     concat_and_split,
     diagonals,
     flip_roll_unfold,
@@ -111,7 +110,6 @@ aten.include(
     layers.table,
     packed_sequences.table,
     # shape
-    as_strided.table,
     concat_and_split.table,
     diagonals.table,
     flip_roll_unfold.table,

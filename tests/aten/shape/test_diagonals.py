@@ -1,4 +1,4 @@
-"""shape/diagonals.py, shape/as_strided.py: diagonals, and strided views of them."""
+"""shape/diagonals.py: diagonals, and strided views of them."""
 
 from __future__ import annotations
 

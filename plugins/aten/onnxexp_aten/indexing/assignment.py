@@ -13,8 +13,7 @@ from onnxexp_aten.indexing.gather import clamped_indices, common_sizes, flat_pla
 from onnxexp_aten.indexing.scatter import can_reduce, reducing_dtype, scatter_elements, scatter_slices
 from onnxexp_aten.math.arithmetic import extreme, select
 from onnxexp_aten.reduction.cumulative import running_sum
-from onnxexp_aten.shape.as_strided import strided_places
-from onnxexp_aten.shape.diagonals import diagonal_places
+from onnxexp_aten.shape.diagonals import diagonal_places, strided_places
 from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.constant_of_shape import full_of, sizes_like
 from onnxexp_aten.support.kernel_dtypes import compute
