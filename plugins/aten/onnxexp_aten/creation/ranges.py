@@ -1,4 +1,4 @@
-"""Ranges of evenly spaced numbers."""
+"""Ranges of evenly spaced numbers, and the mask of valid steps from one."""
 
 from __future__ import annotations
 
@@ -168,3 +168,9 @@ def logspace(op: Builder, start: Any, end: Any, steps: Any, base: float, *option
         return logspace_between(op, start, end, steps, base, *options)
     start, end, steps = (op.static(bound) for bound in (start, end, steps))
     return op.constant(torch.logspace(start, end, steps, base, dtype=out_dtype(op)))
+
+
+def valid_steps(op: Builder, steps: Any, lengths: Tensor) -> Tensor:
+    """Return the mask (steps, batch) of the valid steps of a time-major batch."""
+    time = op.Unsqueeze(arange_of(op, 0, steps, 1, torch.int64), [1])
+    return op.Less(time, op.Unsqueeze(lengths, [0]))

@@ -15,12 +15,11 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp.graph import TensorType
-from onnxexp_aten.creation.ranges import arange_of
+from onnxexp_aten.creation.ranges import arange_of, valid_steps
 from onnxexp_aten.indexing.gather import gather
 from onnxexp_aten.math.arithmetic import clamp_min, extreme, scaled, select
 from onnxexp_aten.nn.activation import softmax_over
 from onnxexp_aten.nn.losses import MEAN, NONE, floats_only, reduced_loss
-from onnxexp_aten.nn.valid_steps import valid_steps
 from onnxexp_aten.reduction.cumulative import running_sum
 from onnxexp_aten.reduction.reductions import any_, reduced
 from onnxexp_aten.support.arguments import rank_of

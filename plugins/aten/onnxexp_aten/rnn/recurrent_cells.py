@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from onnxexp import Builder, Tensor
-from onnxexp_aten.nn.valid_steps import valid_steps
+from onnxexp_aten.creation.ranges import valid_steps
 from onnxexp_aten.support.constant_of_shape import filled
 from onnxexp_aten.support.tensor_sizes import known_size, run_time_size, size_at, with_shape
 from onnxexp_aten.support.view_nodes import squeezed
