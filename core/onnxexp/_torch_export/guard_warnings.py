@@ -113,7 +113,8 @@ def _is_of_user(frame: FrameType | None) -> bool:
 
 def _evaluating(frame: FrameType | None) -> FrameType | None:
     """Return the frame that torch would record with a guard."""
-    while frame is not None and (frame.f_code.co_filename == __file__ or frame.f_code.co_filename in uninteresting_files()):
+    skipped = uninteresting_files()
+    while frame is not None and ((file := frame.f_code.co_filename) in skipped or file == __file__):
         frame = frame.f_back
     return frame
 
