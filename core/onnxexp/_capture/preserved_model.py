@@ -1,4 +1,4 @@
-"""Run a model, and undo the changes that the run makes to it."""
+"""Run a model, and leave its parameters, buffers and attributes as they were."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ from onnxexp._torch_compat import ScriptModule
 _ATOMS = frozenset([torch.nn.Parameter, bool, int, float, str, type(None)])
 """Attributes of these types contain no tensors other than parameters."""
 _LEAVES = (torch.nn.Module, torch.Tensor, type, ModuleType, FunctionType)
-_HOLDERS = frozenset([dict, list, OrderedDict])
+_CONTAINERS = frozenset([dict, list, OrderedDict])
 _DEPTH = 4
+"""The levels of nested containers and objects that are restored."""
 
 
 @contextlib.contextmanager
@@ -38,37 +39,48 @@ def restored_state(model: torch.nn.Module, *, buffers: bool = True) -> Iterator[
     False for torch.export, which runs the model on fake buffers: another thread may write into the real ones.
     """
     modules = list(model.modules())
-    held: dict[int, Any] = {}
+    containers: dict[int, Any] = {}
     for module in modules:
-        _find_holders(module, held)
-    before = [(holder, holder.copy()) for holder in held.values()]
+        _find_containers(module, containers)
+    saved = [(container, container.copy()) for container in containers.values()]
     scripted = [attribute for module in modules for attribute in _scripted_attributes(module)]
-    values = (each for _, old in before for each in (old if isinstance(old, list) else old.values()))
-    attributes = [each for each in values if type(each) not in _ATOMS and id(each) not in held]
-    own = {id(each): each for each in model.buffers()}
-    elements = pytree.tree_leaves([list(own.values()), attributes, [old for *_, old in scripted]])
-    tensors = {id(each): each for each in elements if isinstance(each, torch.Tensor) and not isinstance(each, torch.nn.Parameter)}
+    attributes = [
+        value
+        for _, old in saved
+        for value in (old if isinstance(old, list) else old.values())
+        if type(value) not in _ATOMS and id(value) not in containers
+    ]
+    model_buffers = {id(buffer): buffer for buffer in model.buffers()}
+    leaves = pytree.tree_leaves([list(model_buffers.values()), attributes, [old for *_, old in scripted]])
+    tensors = {id(leaf): leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and not isinstance(leaf, torch.nn.Parameter)}
     contents = [
-        (each, _layout(each), _version(each), each.detach().clone()) for key, each in tensors.items() if buffers or key not in own
+        (tensor, _layout(tensor), _version(tensor), tensor.detach().clone())
+        for key, tensor in tensors.items()
+        if buffers or key not in model_buffers
     ]
     try:
         yield
     finally:
-        for holder, old in before:
-            if isinstance(holder, list):
-                holder[:] = old
-                continue
-            if old or holder:
-                for key in holder.keys() - old.keys():
-                    del holder[key]
-                holder.update(old)
+        for container, old in saved:
+            _restore_container(container, old)
         for owner, name, old in scripted:
             owner.setattr(name, old)
         for tensor, layout, version, old in contents:
-            _restore(tensor, layout, version, old)
+            _restore_tensor(tensor, layout, version, old)
 
 
-def _restore(tensor: torch.Tensor, layout: Any, version: int | None, old: torch.Tensor) -> None:
+def _restore_container(container: Any, old: Any) -> None:
+    """Give a list or a dict its old elements."""
+    if isinstance(container, list):
+        container[:] = old
+    elif old or container:
+        for key in container.keys() - old.keys():
+            del container[key]
+        container.update(old)
+
+
+def _restore_tensor(tensor: torch.Tensor, layout: Any, version: int | None, old: torch.Tensor) -> None:
+    """Give a tensor its old shape, contents and version, where they differ."""
     with torch.inference_mode(tensor.is_inference()), torch.no_grad():
         if _layout(tensor) != layout:  # unsqueeze_
             tensor.as_strided_(*layout)
@@ -109,16 +121,16 @@ class _RestoredParameters(TorchDispatchMode):
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch's own
         self._written: list[tuple[torch.Tensor, torch.Tensor]] = []
-        self._others: dict[int, list[torch.Tensor]] = {}
+        self._unwritten: dict[int, list[torch.Tensor]] = {}
         for parameter in filter(torch._C._has_storage, model.parameters()):
-            self._others.setdefault(parameter.untyped_storage()._cdata, []).append(parameter.detach())
+            self._unwritten.setdefault(parameter.untyped_storage()._cdata, []).append(parameter.detach())
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         writes = isinstance(func, torch._ops.OpOverload) and func._schema.is_mutable
         for tensor in pytree.tree_leaves((args, kwargs)) if writes else ():
             if isinstance(tensor, torch.Tensor) and torch._C._has_storage(tensor):
-                taken = self._others.pop(tensor.untyped_storage()._cdata, ())
-                self._written += [(parameter, parameter.clone()) for parameter in taken]
+                parameters = self._unwritten.pop(tensor.untyped_storage()._cdata, ())
+                self._written += [(parameter, parameter.clone()) for parameter in parameters]
         return func(*args, **(kwargs or {}))
 
     def __exit__(self, *raised: Any) -> None:
@@ -127,25 +139,30 @@ class _RestoredParameters(TorchDispatchMode):
             parameter.copy_(old)
 
 
-def _find_holders(value: Any, held: dict[int, Any], depth: int = _DEPTH) -> None:
-    """Collect a module's attributes and their containers, none for scripted modules."""
+def _find_containers(value: Any, found: dict[int, Any], depth: int = _DEPTH) -> None:
+    """Collect a module's attributes and the containers in them, by their ids.
+
+    Scripted modules have none.
+    """
     if depth == 0 or isinstance(value, ScriptModule if depth == _DEPTH else _LEAVES):
         return
-    holder: Any = value if type(value) in _HOLDERS else getattr(value, "__dict__", None)  # numbers have none
-    if type(holder) in _HOLDERS and id(holder) not in held:
-        held[id(holder)] = holder
-        for each in list(holder if isinstance(holder, list) else holder.values()):
-            if type(each) in _HOLDERS and not each:  # most attributes of most modules
-                held.setdefault(id(each), each)
-            elif type(each) not in _ATOMS:
-                _find_holders(each, held, depth - 1)
+    container: Any = value if type(value) in _CONTAINERS else getattr(value, "__dict__", None)  # numbers have none
+    if type(container) in _CONTAINERS and id(container) not in found:
+        found[id(container)] = container
+        for element in list(container if isinstance(container, list) else container.values()):
+            if type(element) in _CONTAINERS and not element:  # most attributes of most modules
+                found.setdefault(id(element), element)
+            elif type(element) not in _ATOMS:
+                _find_containers(element, found, depth - 1)
 
 
 def _scripted_attributes(module: Any) -> Iterator[tuple[Any, str, Any]]:
     """Yield the owner, name and value of a scripted module's attributes."""
     if isinstance(module, ScriptModule) and (concrete := vars(module).get("_concrete_type")) is not None:
-        held = ((name, module._c.getattr(name)) for name in concrete.get_attributes())
-        yield from ((module._c, name, value) for name, value in held if not isinstance(value, torch.ScriptObject))
+        for name in concrete.get_attributes():
+            value = module._c.getattr(name)
+            if not isinstance(value, torch.ScriptObject):
+                yield module._c, name, value
 
 
 @contextlib.contextmanager
