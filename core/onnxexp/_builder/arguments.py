@@ -7,7 +7,8 @@ One call is right at every opset:
 3. A keyword that exists only in another version is dropped where it equals that version's default, else it is refused.
 4. Anything else: `TypeError` with the operator's real inputs and attributes.
 
-Positions and names are those of the newest version. `onnxexp._builder.op_call` finds the opset at which a refused call is right.
+Positions and names are those of the newest version. `onnxexp._builder.resolve_call` finds the opset at which a refused call is
+right.
 """
 
 from __future__ import annotations

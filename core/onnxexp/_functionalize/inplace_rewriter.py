@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from onnxexp._functionalize.aliasing import Aliases
-from onnxexp._functionalize.emit import Emitter, differ, is_static
 from onnxexp._functionalize.memory import Memory
 from onnxexp._functionalize.mutation import (
     RESIZE_FIX,
@@ -21,6 +20,7 @@ from onnxexp._functionalize.mutation import (
     packet,
     results,
 )
+from onnxexp._functionalize.node_emitter import Emitter, differ, is_static
 from onnxexp._functionalize.normalize_views import Sharing, ViewCall, places
 from onnxexp._functionalize.places import Ref, refuse
 from onnxexp._functionalize.resizing import first_elements
@@ -102,7 +102,7 @@ class InPlaceRewriter:
             self._node(node)
         graph.outputs = [self.resolve(output) for output in graph.outputs]
         if self.depth:  # pending writes are read only inside blocks
-            self.memory.settle()
+            self.memory.write_back_all()
         graph.nodes, self.emit.nodes = self.emit.nodes, outer
 
     def _node(self, node: Node) -> None:
@@ -143,7 +143,7 @@ class InPlaceRewriter:
             if isinstance(place, Ref):
                 self._refs[self.aliases.origin(output)] = place
                 if several:
-                    self.memory.know(place, output)
+                    self.memory.set_value(place, output)
             elif place is Sharing.UNKNOWN:
                 made = self.ref(output)
                 self.memory.link(made, ref)
@@ -194,7 +194,7 @@ class InPlaceRewriter:
             self._set(node)
             return
         value = self.resolve(source)
-        if self.memory.holds(ref, value):
+        if self.memory.is_current(ref, value):
             return  # `x[1:] += 1` ends in a copy of x[1:] to itself
         self.memory.write(ref, self._fitted(value, ref, where), node.op, where)
 

@@ -7,8 +7,8 @@ from typing import NoReturn
 
 import torch
 
-from onnxexp._functionalize.emit import same_sizes
 from onnxexp._functionalize.mutation import RESIZE_FIX, MutationInfo
+from onnxexp._functionalize.node_emitter import same_sizes
 from onnxexp._functionalize.normalize_views import ViewCall
 from onnxexp._functionalize.places import Ref, View, refuse
 from onnxexp._neutral_graph import TensorType, Type

@@ -13,7 +13,7 @@ import onnx_ir as ir
 from onnxexp._capture.graph_check import check_graph
 from onnxexp._errors import OptionError, PassError
 from onnxexp._neutral_graph import Graph
-from onnxexp._passes import contract
+from onnxexp._passes import pass_checks
 from onnxexp._plugins.foreign_code import calling
 from onnxexp._plugins.loading import Plugins
 from onnxexp._plugins.plugin import Plugin
@@ -85,11 +85,11 @@ class Passes:
 
         Raises PassError where a pass fails or breaks the model.
         """
-        self._run([each for each in self._post if not self._skipped(each)][:count], model, contract.check_model)
+        self._run([each for each in self._post if not self._skipped(each)][:count], model, pass_checks.check_model)
         self._plugin_data.clear()  # it may hold Tensors, and these the builder and the weights
 
     def _run(self, passes: Sequence[_Pass[Subject]], subject: Subject, check: Callable[[Subject], str]) -> None:
-        before = contract.contract(subject)
+        before = pass_checks.interface_of(subject)
         valid: bool | None = None
         for each in passes:
             if self._skipped(each):
@@ -102,7 +102,7 @@ class Passes:
             with calling(each.plugin, each, PassError):
                 result = each.run(subject)
             self.seconds[each.id] = time.perf_counter() - start
-            broken = _misused(result, subject) or contract.changed(before, subject)
+            broken = _misused(result, subject) or pass_checks.describe_change(before, subject)
             if not broken and checked:
                 broken = check(subject)
             if broken:

@@ -36,7 +36,7 @@ import onnx_ir as ir
 from onnxexp._builder.torch_tensor_data import BinaryWriter, TorchTensor, Transposer
 from onnxexp._errors import OptionError, SerializeError
 from onnxexp._serialize.atomic_file import NewFile, OutputFile, file_errors, new_file
-from onnxexp._serialize.direct_files import blocks, exceeds_cache, past_cache
+from onnxexp._serialize.direct_io import blocks, exceeds_cache, past_cache
 from onnxexp._serialize.mapped_files import MappedFiles
 from onnxexp._serialize.new_pair import new_pair, superseded_data
 from onnxexp._serialize.proto_layout import FileLayout, Part, describe, lay_out, skeleton

@@ -16,16 +16,16 @@ from onnxexp.graph import Graph, Node
 from onnxexp_quantized.capture.fake_quantize_modules import constant_fake_quantization
 from onnxexp_quantized.capture.forward_hooks import hooked
 from onnxexp_quantized.capture.functions import FUNCTIONS
-from onnxexp_quantized.capture.inputs import quantized_inputs
 from onnxexp_quantized.capture.integer_form import IntegerForm
 from onnxexp_quantized.capture.model_patches import calls_quantizing, is_quantized, quantizing_functions, stand_ins
-from onnxexp_quantized.capture.outputs import WriteParameters, integer_outputs
+from onnxexp_quantized.capture.quantized_inputs import quantized_inputs
+from onnxexp_quantized.capture.quantized_outputs import WriteParameters, integer_outputs
 from onnxexp_quantized.capture.refusals import check_model
 from onnxexp_quantized.lowering.affine import NARROW
-from onnxexp_quantized.lowering.dynamic import DYNAMIC
+from onnxexp_quantized.lowering.dynamic_quantization import DYNAMIC
 from onnxexp_quantized.lowering.integer_product_pass import join_zero_points
 from onnxexp_quantized.lowering.stored_weights import keep_stored
-from onnxexp_quantized.lowering.tables import TABLES
+from onnxexp_quantized.lowering.symbolic_tables import TABLES
 from onnxexp_quantized.passes.check_weights import FindWeights
 from onnxexp_quantized.styles.operator_style import STYLES
 from onnxexp_quantized.styles.pass_list import passes_for

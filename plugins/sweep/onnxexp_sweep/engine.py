@@ -183,7 +183,7 @@ def finished_cells(
 
     Args:
         client: Where to run them.
-        jobs: From `onnxexp_sweep.cells.Cell.job`.
+        jobs: From `onnxexp_sweep.cell_list.Cell.job`.
         started: Called with a dict with ``key``, ``name`` and ``place`` whenever a worker begins a cell, in another thread.
         preload: Modules that each worker imports once, before its first cell.
     """

@@ -1,4 +1,4 @@
-"""The results, or a comparison, as a page: one file without any other."""
+"""Write the results of a sweep, or a comparison, as a self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -76,31 +76,34 @@ def _counts(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _versions(rows: Sequence[Mapping[str, Any]]) -> str:
-    found = {name: sorted({row[name.replace("-", "_")] or "" for row in rows}) for name in PACKAGES}
-    return ", ".join(f"{name} {' or '.join(numbers)}" for name, numbers in found.items() if numbers)
+    versions = {name: sorted({row[name.replace("-", "_")] or "" for row in rows}) for name in PACKAGES}
+    return ", ".join(f"{name} {' or '.join(numbers)}" for name, numbers in versions.items() if numbers)
 
 
 def _changes(comparison: Comparison) -> str:
     parts = [f"<p>{html.escape(line)}</p>" for line in comparison.versions]
     for kind, changes in comparison.changes.items():
         if changes:
-            lines = "".join(
-                f"<tr>{''.join(f'<td>{html.escape(text)}</td>' for text in (each.cell, each.before, each.after))}</tr>"
-                for each in changes
-            )
+            rows = "".join(_table_row(change.cell, change.before, change.after) for change in changes)
             head = "<tr><th>cell</th><th>before</th><th>now</th></tr>"
-            parts.append(f"<h2>{html.escape(kind)}: {len(changes)}</h2><table>{head}{lines}</table>")
+            parts.append(f"<h2>{html.escape(kind)}: {len(changes)}</h2><table>{head}{rows}</table>")
     return "".join(parts) + f'<p class="soft">{comparison.same} cells are unchanged.</p>'
 
 
+def _table_row(*texts: str) -> str:
+    cells = "".join(f"<td>{html.escape(text)}</td>" for text in texts)
+    return f"<tr>{cells}</tr>"
+
+
 def _data(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the rows as JSON that cannot end its element."""
-    lines = [[_value(row, name) for name in _COLUMNS] for row in rows]
-    text = json.dumps({"columns": _COLUMNS, "rows": lines}, separators=(",", ":"), allow_nan=False)
+    """Return the rows as JSON that contains no end tag."""
+    values = [[_value(row, name) for name in _COLUMNS] for row in rows]
+    text = json.dumps({"columns": _COLUMNS, "rows": values}, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c")
 
 
 def _value(row: Mapping[str, Any], name: str) -> Any:
+    """Return a row's value in a column, in types of JSON."""
     if name == "versions":
         return [f"{each} {row[each.replace('-', '_')]}" for each in PACKAGES] + _pairs(row["plugins"])
     if name in ("options", "stages"):

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from onnxexp_sweep.cells import Cell
+from onnxexp_sweep.cell_list import Cell
 from onnxexp_sweep.engine import Unfinished, connected, finished_cells, worker_versions
 from onnxexp_sweep.progress import SweepProgress, short_reason
 from onnxexp_sweep.results import Results, row_of

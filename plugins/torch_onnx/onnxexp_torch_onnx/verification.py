@@ -14,7 +14,7 @@ from onnxexp import VerificationError
 from onnxexp.checking import compare, run_eager
 from onnxexp_torch_onnx.exporting import export
 from onnxexp_torch_onnx.mismatch import GraphInfo, find_mismatch
-from onnxexp_torch_onnx.quantized_values import quantized_as_parts, with_quantized_parts
+from onnxexp_torch_onnx.quantized_inputs_and_outputs import quantized_as_parts, with_quantized_parts
 
 __all__ = ["GraphInfo", "OnnxBackend", "VerificationOptions", "find_mismatch", "verify"]
 

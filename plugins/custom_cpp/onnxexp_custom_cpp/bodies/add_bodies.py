@@ -12,8 +12,8 @@ import onnx_ir as ir
 
 from onnxexp import ExportContext, OptionError
 from onnxexp.rewriting import onnxscript_functions
+from onnxexp_custom_cpp.argument_mapping import ArgumentMapping
 from onnxexp_custom_cpp.bodies.traced_body import traced_body
-from onnxexp_custom_cpp.call_form import CallForm
 from onnxexp_custom_cpp.operators import EMITTED, Operator
 
 _FUNCTIONS = 8
@@ -36,19 +36,19 @@ class AddBodies(ir.passes.InPlacePass):
         self._context = context
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        emitted: Mapping[str, tuple[Operator, CallForm]] = self._context.plugin_data.get(EMITTED) or {}
+        emitted: Mapping[str, tuple[Operator, ArgumentMapping]] = self._context.plugin_data.get(EMITTED) or {}
         with_body = {name: each for name, each in emitted.items() if each[0].body is not None}
         overloads: dict[str, dict[Any, str]] = {}
         nodes = [*model.graph.all_nodes(), *(node for each in model.functions.values() for node in each.all_nodes())]
         for node in nodes if with_body else ():
-            operator, form = with_body.get(f"{node.domain}::{node.op_type}", (None, None))
-            if operator is None or form is None:
+            operator, mapping = with_body.get(f"{node.domain}::{node.op_type}", (None, None))
+            if operator is None or mapping is None:
                 continue
             known = overloads.setdefault(operator.onnx, {})
             key = None if _is_onnxscript(operator.body) else _signature(node)
             if key not in known:
                 known[key] = str(len(known) + 1) if known else ""
-                _add(model, operator, form, node, known[key], self._context)
+                _add(model, operator, mapping, node, known[key], self._context)
             node.overload = known[key]
         if overloads:
             needed = _OVERLOADS if any(len(known) > 1 for known in overloads.values()) else _FUNCTIONS
@@ -66,14 +66,16 @@ def _signature(node: ir.Node) -> Any:
     return tuple(attributes), tuple(None if each is None else (each.dtype, str(each.shape)) for each in node.inputs)
 
 
-def _add(model: ir.Model, operator: Operator, form: CallForm, node: ir.Node, overload: str, context: ExportContext) -> None:
+def _add(
+    model: ir.Model, operator: Operator, mapping: ArgumentMapping, node: ir.Node, overload: str, context: ExportContext
+) -> None:
     if _is_onnxscript(operator.body):
         functions = onnxscript_functions(operator.body, context.options.opset, context.options.custom_opsets)
         name = f"{functions[0].domain}::{functions[0].name}"
         if name != operator.onnx:
             raise OptionError(f"the body of {operator.onnx} is the onnxscript function {name}: give it that domain and name")
     else:
-        functions = traced_body(operator, form, node, overload, context.options)
+        functions = traced_body(operator, mapping, node, overload, context.options)
     for function in functions:
         model.functions[function.identifier()] = function
         for domain, version in function.opset_imports.items():

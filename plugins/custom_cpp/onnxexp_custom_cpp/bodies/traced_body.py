@@ -12,23 +12,25 @@ import onnxexp
 from onnxexp import LoweringError, OnnxExporterError, Options
 from onnxexp.rewriting import torch_dtype
 from onnxexp.torch_ops import overload as torch_operator
-from onnxexp_custom_cpp.bodies.in_work import working_on
-from onnxexp_custom_cpp.call_form import CallForm, type_name
+from onnxexp_custom_cpp.argument_mapping import ArgumentMapping, type_name
+from onnxexp_custom_cpp.bodies.bodies_in_progress import body_in_progress
 from onnxexp_custom_cpp.operators import Operator
 
 _SIZES = (5, 7, 3, 11, 13, 17, 19, 23)
 """Sizes of the example's dynamic axes, by the order of their names."""
 
 
-def traced_body(operator: Operator, form: CallForm, node: ir.Node, overload: str, options: Options) -> list[ir.Function]:
+def traced_body(
+    operator: Operator, mapping: ArgumentMapping, node: ir.Node, overload: str, options: Options
+) -> list[ir.Function]:
     """Export the body for the attributes, dtypes and known sizes of a node.
 
     Returns the function of the operator, then those that it calls.
 
     Raises LoweringError where the body cannot be exported.
     """
-    call = _Call(operator, form, node)
-    with working_on(operator.onnx):
+    call = _Call(operator, mapping, node)
+    with body_in_progress(operator.onnx):
         try:
             program = onnxexp.export(
                 call, tuple(call.example), opset_version=options.opset, capture="auto",
@@ -52,16 +54,16 @@ class _Call(torch.nn.Module):
         names: The names of the function's inputs.
     """
 
-    def __init__(self, operator: Operator, form: CallForm, node: ir.Node) -> None:
+    def __init__(self, operator: Operator, mapping: ArgumentMapping, node: ir.Node) -> None:
         super().__init__()
-        self._body: Any = operator.body if callable(operator.body) else torch_operator(form.name)
-        self._form, self._constants = form, _constants(form, node)
+        self._body: Any = operator.body if callable(operator.body) else torch_operator(mapping.name)
+        self._mapping, self._constants = mapping, _constants(mapping, node)
         self._present = [value is not None for value in node.inputs]
         numbers: dict[str, int] = {}
         self.example: list[torch.Tensor] = []
         self.axes: list[dict[int, str]] = []
         self.names: list[str] = []
-        formals = [each.name for each in form.schema.arguments if each.name not in form.attributes]
+        formals = [each.name for each in mapping.schema.arguments if each.name not in mapping.attributes]
         for index, value in enumerate(node.inputs):
             if value is not None:
                 self.names.append(formals[index] if len(formals) == len(node.inputs) else f"input_{index}")
@@ -76,11 +78,11 @@ class _Call(torch.nn.Module):
 
     def _arguments(self, inputs: Sequence[torch.Tensor | None]) -> Iterator[Any]:
         """Yield the arguments of the schema, in order."""
-        formals = self._form.schema.arguments
+        formals = self._mapping.schema.arguments
         left = list(inputs)
-        taken = sum(each.name not in self._form.attributes for each in formals)
+        taken = sum(each.name not in self._mapping.attributes for each in formals)
         for formal in formals:
-            if formal.name in self._form.attributes:
+            if formal.name in self._mapping.attributes:
                 yield self._constants[formal.name]
             elif type_name(formal).startswith("List[") and "Tensor" in type_name(formal):
                 count = len(inputs) - taken + 1
@@ -90,11 +92,11 @@ class _Call(torch.nn.Module):
                 yield tensor if tensor is None or type_name(formal) == "Tensor" else tensor.tolist()
 
 
-def _constants(form: CallForm, node: ir.Node) -> Mapping[str, Any]:
+def _constants(mapping: ArgumentMapping, node: ir.Node) -> Mapping[str, Any]:
     """Return the Python value of each argument that is an attribute."""
     found: dict[str, Any] = {}
-    for argument in form.schema.arguments:
-        name = form.attributes.get(argument.name)
+    for argument in mapping.schema.arguments:
+        name = mapping.attributes.get(argument.name)
         if name is None:
             continue
         attribute = node.attributes.get(name)

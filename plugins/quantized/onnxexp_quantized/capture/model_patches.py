@@ -12,7 +12,7 @@ import torch
 
 from onnxexp import is_in_onnx_export
 from onnxexp.frontends import is_scripted, replace_attributes
-from onnxexp_quantized.capture import byte_tables, dynamic, parameters, prepacking, recurrent
+from onnxexp_quantized.capture import byte_embeddings, dynamic, parameters, prepacking, recurrent
 from onnxexp_quantized.capture.function_table import FunctionTable
 from onnxexp_quantized.capture.packed_weights import is_packed, unpack
 from onnxexp_quantized.capture.quantized_tensor import implemented_by
@@ -87,7 +87,7 @@ def quantizing_functions(functions: FunctionTable) -> Iterator[None]:
     stand-ins that the replacements return.
     """
     operators: Any = torch.ops.quantized
-    own = {**byte_tables.replacements(), **prepacking.half_prepacking()}
+    own = {**byte_embeddings.replacements(), **prepacking.half_prepacking()}
     quantizing = [(torch, name, function) for name, function in QUANTIZING.items()]
     methods = [(torch.Tensor, "dequantize", parameters.dequantize)]
     table = [(operators, name, _Operator(operators, name, own[name])) for name in own]

@@ -16,7 +16,7 @@ from onnxexp_quantized.passes.integer_layout import DequantizeAfterLayout, Quant
 from onnxexp_quantized.passes.own_biases import OwnBiases
 from onnxexp_quantized.passes.unsigned_activations import UnsignedActivations
 from onnxexp_quantized.styles.operator_style import OperatorStyle
-from onnxexp_quantized.weights.float_weights import FloatWeights
+from onnxexp_quantized.weights.dequantize_by_arithmetic import FloatWeights
 from onnxexp_quantized.weights.fold_scales import FoldScales
 from onnxexp_quantized.weights.layout import ArrangeWeights
 from onnxexp_quantized.weights.narrow import NarrowWeights

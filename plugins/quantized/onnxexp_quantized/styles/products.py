@@ -9,7 +9,7 @@ import torch
 
 from onnxexp_quantized.passes.graph_editor import GraphEditor, constant_of, sole_user
 from onnxexp_quantized.styles.operands import Operand, activation, int32_bias, quantized_result, weight_of
-from onnxexp_quantized.styles.weight_only import weight_only
+from onnxexp_quantized.styles.weight_only_products import convert_weight_only
 
 MICROSOFT = "com.microsoft"
 _FLOAT = ir.DataType.FLOAT
@@ -107,14 +107,14 @@ def integer_matmul(node: ir.Node, editor: GraphEditor) -> bool:
 def gemm_of_microsoft(node: ir.Node, editor: GraphEditor) -> bool:
     """Convert Gemm to QGemm, or to MatMulNBits for a float operand."""
     product = _gemm(node, editor)
-    return weight_only(node, editor) if product is None else _qgemm(product, editor)
+    return convert_weight_only(node, editor) if product is None else _qgemm(product, editor)
 
 
 def matmul_of_microsoft(node: ir.Node, editor: GraphEditor) -> bool:
     """Convert MatMul to QGemm, QLinearMatMul, MatMulIntegerToFloat or MatMulNBits."""
     product = _matmul(node, editor)
     if product is None:
-        return weight_only(node, editor)
+        return convert_weight_only(node, editor)
     flat = node.outputs[0].shape is not None and len(node.outputs[0].shape) == 2
     if flat and product.bias is not None and _qgemm(product, editor):
         return True

@@ -1,4 +1,4 @@
-"""Quantized outputs: the integers; the metadata have the parameters."""
+"""Quantized outputs: the graph returns integers, the parameters are metadata."""
 
 from __future__ import annotations
 
@@ -15,25 +15,27 @@ from onnxexp_quantized.capture.quantized_tensor import QuantizedTensor
 
 
 def integer_outputs(parameters: dict[int, str]) -> Hook:
-    """Return a hook that makes integers of the quantized tensors in a result.
+    """Return a hook that converts the quantized tensors in a result to integers.
 
     The hook stores the parameters of those outputs in `parameters`, as JSON by the index of the output.
     """
 
     def forward_hook(_module: Any, _args: Any, result: Any) -> Any:
-        leaves, structure = pytree.tree_flatten(result, is_leaf=lambda each: each is None)
-        place = 0
+        leaves, structure = pytree.tree_flatten(result, is_leaf=lambda value: value is None)
+        output = 0
         for index, leaf in enumerate(leaves):
             if isinstance(leaf, QuantizedTensor):
-                parameters[place] = _form(leaf).as_json()
+                parameters[output] = _form(leaf).as_json()
                 leaves[index] = leaf.integers
-            place += leaf is not None and not isinstance(leaf, str)  # constants of the signature
+            if leaf is not None and not isinstance(leaf, str):  # these are constants of the signature
+                output += 1
         return pytree.tree_unflatten(leaves, structure) if parameters else result
 
     return forward_hook
 
 
 def _form(tensor: QuantizedTensor) -> IntegerForm:
+    """Return the parameters of a tensor that is quantized with one scale."""
     if tensor.axis is not None:
         raise CaptureError("the model returns a tensor that is quantized per channel; to fix this, return it dequantized")
     return IntegerForm.of_stand_in(tensor, "")
@@ -48,7 +50,7 @@ class WriteParameters(ir.passes.InPlacePass):
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Add an entry ``quantized.NAME`` for each quantized input and output."""
-        found = {form.name: form.as_json() for form in self._inputs.values() if isinstance(form, IntegerForm)}
-        found |= {str(model.graph.outputs[place].name): text for place, text in self._outputs.items()}
-        model.metadata_props.update({f"quantized.{name}": text for name, text in found.items()})
-        return ir.passes.PassResult(model, modified=bool(found))
+        parameters = {form.name: form.as_json() for form in self._inputs.values() if isinstance(form, IntegerForm)}
+        parameters |= {str(model.graph.outputs[index].name): text for index, text in self._outputs.items()}
+        model.metadata_props.update({f"quantized.{name}": text for name, text in parameters.items()})
+        return ir.passes.PassResult(model, modified=bool(parameters))

@@ -1,4 +1,4 @@
-"""Embeddings whose table is a tensor of bytes.
+"""Quantized embeddings whose table is a tensor of bytes.
 
 Each row has its codes, and after them its scale and its smallest number: float32 for codes of 8 bits, float16 for narrower ones.
 ONNX has no operator that reads a float from bytes, so the graph computes it from exponent and mantissa, for the rows in use only.
@@ -20,10 +20,11 @@ _MANTISSA = {4: 23, 2: 10}
 
 
 def _floats(parts: torch.Tensor, size: int) -> torch.Tensor:
-    """Compute floats from their bytes, the last axis, lowest byte first."""
+    """Compute floats from their bytes, which are the last axis, lowest byte first."""
     mantissa_bits = _MANTISSA[size]
     bits = sum(parts[..., place].to(torch.int64) * 256**place for place in range(size))
-    mantissa, exponent = bits % 2**mantissa_bits, (bits // 2**mantissa_bits) % 2 ** (8 * size - 1 - mantissa_bits)
+    mantissa = bits % 2**mantissa_bits
+    exponent = (bits // 2**mantissa_bits) % 2 ** (8 * size - 1 - mantissa_bits)
     bias = 2 ** (8 * size - 2 - mantissa_bits) - 1
     fraction = mantissa.to(torch.float32) * 2.0**-mantissa_bits + (exponent > 0).to(torch.float32)
     sign = 1 - 2 * (bits // 2 ** (8 * size - 1)).to(torch.float32)
@@ -31,7 +32,7 @@ def _floats(parts: torch.Tensor, size: int) -> torch.Tensor:
 
 
 def _decoded(bits: int, stored: torch.Tensor) -> torch.Tensor:
-    """Return the numbers of rows of bytes."""
+    """Dequantize rows of bytes."""
     size = 4 if bits == 8 else 2
     codes = stored[..., : -2 * size]
     if bits < 8:  # the lowest bits of a byte come first

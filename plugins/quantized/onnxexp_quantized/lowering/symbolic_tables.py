@@ -1,11 +1,11 @@
-"""The tables of all modules, merged by namespace."""
+"""The symbolic tables of this package, merged by namespace."""
 
 from __future__ import annotations
 
 from onnxexp import SymbolicTable
 from onnxexp_quantized.lowering import (
     choose_parameters,
-    dynamic,
+    dynamic_quantization,
     fake_quantization,
     integer_products,
     quantize_and_dequantize,
@@ -18,7 +18,7 @@ _decomposed = SymbolicTable("quantized_decomposed")
 _decomposed.include(quantize_and_dequantize.table, choose_parameters.table)
 
 _of_captures = SymbolicTable("onnxexp_quantized")
-_of_captures.include(dynamic.table, recurrent.table)
+_of_captures.include(dynamic_quantization.table, recurrent.table)
 
 _aten = SymbolicTable("aten")
 _aten.include(fake_quantization.table, integer_products.table)

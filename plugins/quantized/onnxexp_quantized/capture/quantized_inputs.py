@@ -1,4 +1,4 @@
-"""Quantized inputs: the graph takes the integers, their parameters are constants."""
+"""Quantized inputs: the graph takes integers, the parameters are constants."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from onnxexp_quantized.capture.integer_form import IntegerForm
 def quantized_inputs(
     model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], forms: Mapping[int, IntegerForm]
 ) -> PreHook:
-    """Return a hook that makes quantized tensors of the integers in a call.
+    """Return a hook that converts the integers in a call to quantized tensors.
 
     Args:
         model: The model.
@@ -28,16 +28,16 @@ def quantized_inputs(
     signature = signature_of(model)  # a graph gets keyword arguments by position
     leaves = pytree.tree_leaves((tuple(args), dict(kwargs)))
     by_tensor = {id(leaves[index]): form.with_constants() for index, form in forms.items()}
-    named = pytree.tree_flatten_with_path(signature.bind(*args, **kwargs).arguments)[0]
-    by_path = {pytree.keystr(path): by_tensor[id(leaf)] for path, leaf in named if id(leaf) in by_tensor}
+    leaves_with_path, _ = pytree.tree_flatten_with_path(signature.bind(*args, **kwargs).arguments)
+    by_path = {pytree.keystr(path): by_tensor[id(leaf)] for path, leaf in leaves_with_path if id(leaf) in by_tensor}
 
-    def quantized(path: Any, leaf: Any) -> Any:
+    def quantize(path: Any, leaf: Any) -> Any:
         stand_in = by_path.get(pytree.keystr(path))
         return leaf if stand_in is None or not isinstance(leaf, torch.Tensor) else stand_in(leaf)
 
     def pre_hook(_module: Any, args: Any, kwargs: Any) -> Any:
         bound = signature.bind(*args, **kwargs)
-        bound.arguments.update(pytree.tree_map_with_path(quantized, bound.arguments))
+        bound.arguments.update(pytree.tree_map_with_path(quantize, bound.arguments))
         return bound.args, bound.kwargs
 
     return pre_hook
