@@ -221,7 +221,8 @@ class MismatchReport:
         yield from str(faults[0].innermost()).splitlines()
         if self.origin is not None:
             yield f"  at fault: {self.origin.what}"
-        yield from (f"also: %{node.innermost().path} = {node.op}  {node.node.where}".rstrip() for node in faults[1:6])
+        others_inside = (fault.innermost() for fault in faults[1:6])
+        yield from (f"also: %{node.path} = {node.op}  {node.node.where}".rstrip() for node in others_inside)
         if len(faults) > 6:
             yield f"and {len(faults) - 6} more (report.faults)"
 

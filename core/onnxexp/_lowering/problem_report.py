@@ -104,7 +104,7 @@ def skeleton(op: str) -> str:
             f'@{namespace}("{name}")',
             f"def {function}({', '.join(['op', *names])}):",
             f'    """{docstring}"""',
-            f"    return op.Identity({names[0]})  # the ONNX operators that compute it",
+            f"    return {f'op.Identity({names[0]})' if names else 'op.constant(0.0)'}  # the ONNX operators that compute it",
             "",
             f"onnxexp.export(..., plugins=[{namespace}, ...])",
         ]

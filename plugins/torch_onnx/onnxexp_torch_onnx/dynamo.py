@@ -293,5 +293,5 @@ def _all_dynamic(model: Any, model_args: tuple[Any, ...], model_kwargs: dict[str
         return dict.fromkeys(range(leaf.dim()), torch.export.Dim.AUTO) if isinstance(leaf, torch.Tensor) else None
 
     positional, named = pytree.tree_map(all_axes, (model_args, model_kwargs))
-    parameters = inspect.signature(model.forward if isinstance(model, torch.nn.Module) else model).parameters
-    return {**dict(zip(parameters, positional, strict=False)), **named}
+    signature = inspect.signature(model.forward if isinstance(model, torch.nn.Module) else model)
+    return dict(signature.bind(*positional, **named).arguments)

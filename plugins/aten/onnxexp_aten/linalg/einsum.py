@@ -67,9 +67,9 @@ def inner(op: Builder, self: Tensor, other: Tensor) -> Tensor:
 
 
 def _one_letter_per_axis(op: Builder, equation: str, tensors: Sequence[Tensor]) -> tuple[list[str], str]:
-    """Return an equation's terms and result in lower-case letters, one for each axis.
+    """Return an equation's terms and result with one letter for each axis.
 
-    The axes that `...` stands for get letters too.
+    The axes that `...` stands for get letters too. Raises LoweringError for more axes than letters.
     """
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
@@ -79,7 +79,9 @@ def _one_letter_per_axis(op: Builder, equation: str, tensors: Sequence[Tensor]) 
     used = sorted(set(left) - set(",."), key=lambda letter: (letter.islower(), letter))
     if not arrow:  # letters that occur once, in torch's order: capitals first
         right = ("..." if "..." in left else "") + "".join(letter for letter in used if left.count(letter) == 1)
-    names = iter(string.ascii_lowercase)
+    if (count := len(set(used) - {"."}) + max(dot_counts)) > len(string.ascii_letters):
+        raise op.error(f"the equation has {count} axes, and there are {len(string.ascii_letters)} letters for them")
+    names = iter(string.ascii_letters)
     dots = "".join(itertools.islice(names, max(dot_counts)))
     renamed = dict(zip(used, names, strict=False))
 

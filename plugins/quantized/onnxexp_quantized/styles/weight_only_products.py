@@ -51,7 +51,9 @@ def convert_weight_only(node: ir.Node, editor: GraphEditor) -> bool:
     packed = _pack_weight(node.inputs[1], flipped)
     if packed is None or x is None or x.dtype != ir.DataType.FLOAT:
         return False
-    last, bias = _with_bias(node, packed.columns)
+    if (sum_with_bias := _with_bias(node, packed.columns)) is None:
+        return False
+    last, bias = sum_with_bias
     zero_points = None if packed.zero_points is None else _constant(editor, packed.zero_points, "zero_points")
     parts = [_constant(editor, packed.integers, "weight"), _constant(editor, packed.scales, "scales"), zero_points]
     attributes = {"K": packed.rows, "N": packed.columns, "bits": packed.bits, "block_size": packed.block}
@@ -68,10 +70,15 @@ def convert_weight_only(node: ir.Node, editor: GraphEditor) -> bool:
     return True
 
 
-def _with_bias(node: ir.Node, columns: int) -> tuple[ir.Node, ir.Value | None]:
-    """Return the node that returns the sum with the bias, and the bias."""
+def _with_bias(node: ir.Node, columns: int) -> tuple[ir.Node, ir.Value | None] | None:
+    """Return the node that returns the sum with the bias, and the bias.
+
+    Returns None for a Gemm with another summand than a bias.
+    """
     if node.op_type == "Gemm":
-        return node, node.inputs[2] if len(node.inputs) > 2 else None
+        summand = node.inputs[2] if len(node.inputs) > 2 else None
+        fits = summand is None or (summand.shape is not None and tuple(summand.shape) == (columns,))
+        return (node, summand) if fits else None
     total = sole_user(node.outputs[0])
     if total is None or total.op_type != "Add" or total.domain:
         return node, None
