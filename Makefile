@@ -26,7 +26,7 @@ PYTEST  = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
 # test-quick leaves these out. The files call torch.export in every test, start processes, wait for the disk or run random
 # programs; the single tests start processes, write many megabytes, compile or need the capture of logs.
 SLOW    = cli_[!p]* scaffold reentrancy autocast export export_* functionalize functionalize_random higher_order scan dynamic \
-          restrictions restricted_calls derived_sizes deferred refusals direct_files
+          restrictions restricted_calls derived_sizes deferred refusals direct_io
 SLOW_TESTS = serialize_accidents.py::test_a_kill_leaves_the_old_file read_ahead.py::test_the_bytes_are_those_of_one_thread \
              atomic_folder.py::test_an_interrupt_at_any_change_leaves_the_old_or_the_new_folder \
              cli_plugins.py::test_nothing_is_imported cli_plugin_commands.py::test_only_a_command_that_runs_is_imported \

@@ -13,8 +13,8 @@ import onnx_ir as ir
 import torch
 
 from onnxexp._capture import choose_frontend
-from onnxexp._capture.model_tensors import run_original
 from onnxexp._capture.model_weights import Weights, find_weights, with_weights
+from onnxexp._capture.preserved_model import run_original
 from onnxexp._capture.private_model import private_model
 from onnxexp._capture.torch_state import LOCK
 from onnxexp._lowering.assemble import assemble
@@ -130,7 +130,8 @@ def export(
                            custom_opsets=custom_opsets, export_params=export_params, do_constant_folding=do_constant_folding,
                            keep_initializers_as_inputs=keep_initializers_as_inputs)  # fmt: skip
     export_type = export_type_of(operator_export_type, fallback)
-    passes = Passes(loaded, context := ExportContext(options))
+    context = ExportContext(options)
+    passes = Passes(loaded, context)
     seconds, clock = _clock()
     with clock("capture"), LOCK, loaded.capturing(context):  # plugins may patch torch: one capture at a time
         call = read_call(model, args, kwargs, capture=options.capture, dynamic_shapes=dynamic_shapes, dynamic_axes=dynamic_axes,
@@ -170,13 +171,12 @@ def export(
 
 
 def _metadata(loaded: plugin_loading.Plugins, context: ExportContext, model: ir.Model) -> dict[str, str]:
-    """Return the metadata of the file, and shorten the model's long sizes.
-
-    The metadata lists the long sizes.
-    """
-    named = {"onnxexp.plugins": "; ".join(plugin.origin or plugin.name for plugin in loaded.used_plugins())}
-    named |= shorten_sizes(model)
-    return named | ({"onnxexp.restrictions": "; ".join(context.restrictions)} if context.restrictions else {})
+    """Shorten the model's long sizes, and return the metadata, which lists them."""
+    metadata = {"onnxexp.plugins": "; ".join(plugin.origin or plugin.name for plugin in loaded.used_plugins())}
+    metadata |= shorten_sizes(model)
+    if context.restrictions:
+        metadata["onnxexp.restrictions"] = "; ".join(context.restrictions)
+    return metadata
 
 
 def _clock() -> tuple[dict[str, float], Callable[[str], contextlib.AbstractContextManager[None]]]:

@@ -8,11 +8,12 @@ from onnxexp._lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from onnxexp._capture.captured_program import CapturedProgram
+    from onnxexp._capture.exact_reshape_sizes import fake_kernels
     from onnxexp._capture.example_inputs import resize_example
     from onnxexp._capture.fitting_examples import run_fitting
     from onnxexp._capture.kept_tensors import warn_of_kept_tensors
-    from onnxexp._capture.model_tensors import call_preserved, capture_mode, restored_state
-    from onnxexp._capture.reshape_sizes import fake_kernels
+    from onnxexp._capture.preserved_model import call_preserved, capture_mode
+    from onnxexp._capture.restored_state import restored_state
     from onnxexp._capture.shape_env_snapshot import ShapeEnvSnapshot
     from onnxexp._capture.size_names import SizeNames
     from onnxexp._capture.source_lines import model_error
@@ -55,8 +56,9 @@ __getattr__, __dir__ = lazy_names(
         "_capture.captured_program": "CapturedProgram",
         "_capture.example_inputs": "resize_example",
         "_capture.fitting_examples": "run_fitting",
-        "_capture.model_tensors": "call_preserved capture_mode restored_state",
-        "_capture.reshape_sizes": "fake_kernels",
+        "_capture.preserved_model": "call_preserved capture_mode",
+        "_capture.restored_state": "restored_state",
+        "_capture.exact_reshape_sizes": "fake_kernels",
         "_capture.shape_env_snapshot": "ShapeEnvSnapshot",
         "_capture.size_names": "SizeNames",
         "_capture.source_lines": "model_error",

@@ -5,6 +5,7 @@ The options are `--verify`, `--strip` and `--report`.
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,7 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Provide a working directory with models.py."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)  # restores sys.path, to which the command adds a folder
+    monkeypatch.delitem(sys.modules, "models", raising=False)  # another test's, whose name the module would not get
     (tmp_path / "models.py").write_text(textwrap.dedent(MODELS))
     return tmp_path
 

@@ -12,7 +12,7 @@ from onnxexp import Builder, LoweringError, OpsetError, Tensor
 from onnxexp._builder.attributes import encode
 from onnxexp._builder.builder import state_of
 from onnxexp._builder.onnx_schemas import Operator, history, ir_version, operator
-from onnxexp._builder.op_call import split_arguments
+from onnxexp._builder.resolve_call import split_arguments
 from onnxexp._neutral_graph import TensorType
 
 

@@ -62,6 +62,16 @@ def test_all_unsupported_operators_are_named_at_once() -> None:
     )
 
 
+def test_an_operator_without_arguments_is_named() -> None:
+    @torch.library.custom_op("onnxexp_lowering::seven", mutates_args=())
+    def seven() -> torch.Tensor:
+        return torch.full((), 7.0)
+
+    seven.register_fake(lambda: torch.empty(()))
+    message = failure(lambda x: x + seven(), kind=UnsupportedOperators)
+    assert 'def seven(op):\n          """seven() -> Tensor"""\n          return op.constant(0.0)' in message
+
+
 def test_the_fix_is_a_symbolic_to_start_from() -> None:
     message = failure(torch.lgamma, kind=UnsupportedOperators)
     code = re.search(r"write a symbolic for it:\n(.*?)\n\n\s*onnxexp.export", message, re.DOTALL)

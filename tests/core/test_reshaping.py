@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import onnxexp
-from onnxexp._capture.reshape_sizes import exact_reshape_sizes
+from onnxexp._capture.exact_reshape_sizes import exact_reshape_sizes
 
 CASES = [
     (lambda x: x.reshape(-1, 8), "n//2, 8"),

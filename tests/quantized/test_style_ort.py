@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import onnx
+import onnx_ir as ir
 import pytest
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,8 @@ from torch.ao.quantization.fx import _decomposed  # noqa: F401 - it registers th
 
 import onnxexp
 from onnxexp_quantized import Quantized
+from onnxexp_quantized.passes.graph_editor import GraphEditor
+from onnxexp_quantized.styles.products import convert_weight_only
 from tests.quantized.runtime import operators
 from tests.quantized.saturation import exact_sums
 
@@ -50,6 +53,22 @@ def test_weights_alone(shape: tuple[int, ...], highest: int, group: int, zero_po
     for batch in (1, 5):
         x = torch.randn(batch, *shape[1:])
         torch.testing.assert_close(program(x), model(x), rtol=0, atol=0.03)  # activations have 8 bits
+
+
+@pytest.mark.parametrize(("summand", "fused"), [((24,), True), ((4, 24), False), ((1,), False)])
+def test_only_a_vector_of_the_columns_is_a_bias(summand: tuple[int, ...], fused: bool) -> None:
+    """MatMulNBits takes no other summand of a Gemm, which another plugin may have written."""
+    values = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+              for name, shape in (("x", (4, 32)), ("c", summand), ("y", (4, 24)))]  # fmt: skip
+    weights = {"w": torch.randint(-7, 7, (32, 24), dtype=torch.int8), "s": torch.rand(24)}
+    initializers = [onnx.numpy_helper.from_array(tensor.numpy(), name) for name, tensor in weights.items()]
+    nodes = [
+        onnx.helper.make_node("DequantizeLinear", ["w", "s"], ["d"], axis=1),
+        onnx.helper.make_node("Gemm", ["x", "d", "c"], ["y"]),
+    ]
+    graph = onnx.helper.make_graph(nodes, "g", values[:2], values[2:], initializers)
+    model = ir.from_proto(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)]))
+    assert convert_weight_only(model.graph.node(-1), GraphEditor(model)) is fused
 
 
 @exact_sums

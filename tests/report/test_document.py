@@ -15,8 +15,8 @@ import torch
 
 import onnxexp
 from onnxexp_report.document import document
+from onnxexp_report.operator_times import measure_operator_times
 from onnxexp_report.page import write_page
-from onnxexp_report.profile import profiled
 from tests.checking import networks
 
 
@@ -49,7 +49,7 @@ def test_blocks_are_inside_their_node() -> None:
 
 def test_errors_and_times() -> None:
     program = networks.quietly_exported(*networks.resnet())
-    made = document(program, mismatch=program.find_mismatch(), profile=profiled(program))
+    made = document(program, mismatch=program.find_mismatch(), profile=measure_operator_times(program))
     assert made["mismatch"]["ok"] and made["mismatch"]["first"] is None
     assert {row["st"] for row in made["captured"]} <= {"ok", "merged"}
     assert "Conv" in {name for name, _, _ in made["profile"]["operators"]}

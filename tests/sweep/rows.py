@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from onnxexp_sweep.cells import Cell, cells_of
+from onnxexp_sweep.cell_list import Cell, cells_of
 from onnxexp_sweep.results import row_of
 from onnxexp_sweep.zoo import Model, Zoo
 

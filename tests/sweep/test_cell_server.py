@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from onnxexp_sweep.cells import cells_of
+from onnxexp_sweep.cell_list import cells_of
 from onnxexp_sweep.versions import installed
 from onnxexp_sweep.worker import CellServer, EnvironmentChanged
 from onnxexp_sweep.zoo import Model, Zoo

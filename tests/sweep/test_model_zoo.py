@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from onnxexp_sweep.cells import cells_of
+from onnxexp_sweep.cell_list import cells_of
 from onnxexp_sweep.zoo import read
 from tests.models.test_models import CASES
 from tests.sweep import model_zoo

@@ -10,7 +10,7 @@ import pytest
 
 import onnxexp
 from onnxexp import OptionError
-from onnxexp_sweep.cells import cells_of
+from onnxexp_sweep.cell_list import cells_of
 from onnxexp_sweep.zoo import EXPORT_OPTIONS, Zoo, read, read_bytes
 from tests.core.commanding import install
 from tests.sweep.rows import VERSIONS

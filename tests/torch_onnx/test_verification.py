@@ -141,6 +141,17 @@ def test_dynamo_export_with_dynamic_shapes() -> None:
     assert output(torch.randn(7, 4)).shape == (7, 4)
 
 
+def test_dynamo_export_with_dynamic_shapes_of_a_variable_number_of_inputs() -> None:
+    class Sum(torch.nn.Module):
+        def forward(self, *xs: torch.Tensor, **named: torch.Tensor) -> torch.Tensor:
+            return sum(xs) + named["last"]
+
+    options = onnx_exporter.ExportOptions(dynamic_shapes=True)
+    output = onnx_exporter.dynamo_export(Sum(), X, X, last=X, export_options=options)
+    x = torch.randn(7, 5)
+    torch.testing.assert_close(output(x, x, last=x), 3 * x)
+
+
 def test_diagnostics() -> None:
     onnx_exporter.register_custom_op_symbolic("aten::gelu", lambda g, x, approximate: g.op("Foo", x), 9)
     quiet, strict = onnx_exporter.DiagnosticOptions(), onnx_exporter.DiagnosticOptions(logging.DEBUG, warnings_as_errors=True)

@@ -1,7 +1,7 @@
 """The builder of the ONNX graph, `op` in symbolics.
 
 ``op.Squeeze(x, axes=[0])`` is right at every opset: the schema of the target opset separates inputs from attributes
-(`onnxexp._builder.op_call`), checks dtypes and determines those of the outputs. Nodes with constant inputs are folded
+(`onnxexp._builder.resolve_call`), checks dtypes and determines those of the outputs. Nodes with constant inputs are folded
 (`onnxexp._builder.constant_folding`), and equal nodes and equal constants are shared.
 """
 
@@ -16,12 +16,13 @@ import onnx_ir as ir
 import torch
 
 from onnxexp._builder import attributes as attrs
-from onnxexp._builder import constant_folding, inference, op_call, operands
+from onnxexp._builder import constant_folding, inference, operands
 from onnxexp._builder.dtypes import type_string
 from onnxexp._builder.graph_state import GraphState
 from onnxexp._builder.onnx_schemas import history, operator
 from onnxexp._builder.onnxscript_functions import onnxscript_functions
 from onnxexp._builder.producer import Producer, find_producer
+from onnxexp._builder.resolve_call import OperatorCall, resolve_call
 from onnxexp._builder.subgraphs import ControlFlow
 from onnxexp._builder.symbolic_sizes import compute_size
 from onnxexp._builder.tensor import Tensor
@@ -145,7 +146,7 @@ class Builder(ControlFlow):
             TypeError: the call does not fit the operator.
         """
         version = self.opset if domain == "" else self._state.import_domain(domain)
-        call = op_call.resolve_call(domain, name, version, args, kwargs, outputs)
+        call = resolve_call(domain, name, version, args, kwargs, outputs)
         inputs = operands.tensors(self, call.spec, call.inputs, call.dtypes)
         if (results := self._folded(call, inputs)) is None:
             results = self._emit(call, inputs)
@@ -160,7 +161,7 @@ class Builder(ControlFlow):
         chosen = next((formal for formal in (*spec.inputs, *spec.outputs) if len(formal.types) > 1), None) if spec else None
         return chosen is not None and type_string(dtype) in chosen.types
 
-    def _folded(self, call: op_call.OperatorCall, inputs: Sequence[Tensor | None]) -> tuple[Tensor, ...] | None:
+    def _folded(self, call: OperatorCall, inputs: Sequence[Tensor | None]) -> tuple[Tensor, ...] | None:
         if not self.fold or any(tensor is not None and tensor.const is None for tensor in inputs):
             return None
         known = [None if tensor is None else tensor.const for tensor in inputs]
@@ -169,7 +170,7 @@ class Builder(ControlFlow):
         name = next((tensor.name for tensor in inputs if tensor is not None), None)
         return tuple(self.wrap_constant(tensor, name) for tensor in folded)
 
-    def _emit(self, call: op_call.OperatorCall, inputs: Sequence[Tensor | None]) -> tuple[Tensor, ...]:
+    def _emit(self, call: OperatorCall, inputs: Sequence[Tensor | None]) -> tuple[Tensor, ...]:
         values = [None if tensor is None else tensor.value for tensor in inputs]
         comparable = attrs.key(call.attributes) if call.spec.deterministic else None
         domain, name = call.spec.domain, call.spec.name

@@ -13,7 +13,7 @@ from onnxexp._builder.attributes import encode
 from onnxexp._builder.dtypes import torch_dtype
 from onnxexp._builder.graph_state import GraphState, Scope, write_type
 from onnxexp._builder.onnx_schemas import operator
-from onnxexp._builder.op_call import check_graph_types
+from onnxexp._builder.resolve_call import check_graph_types
 from onnxexp._builder.tensor import GraphBuilder, Tensor
 from onnxexp._errors import LoweringError, OpsetError
 from onnxexp._neutral_graph import ScalarType, TensorType, Type

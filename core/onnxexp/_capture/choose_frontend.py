@@ -25,7 +25,7 @@ from onnxexp._plugins.discovery import plugins_for
 from onnxexp._plugins.foreign_code import calling
 from onnxexp._plugins.loading import Plugins
 from onnxexp._plugins.plugin import Implementation, Plugin
-from onnxexp._plugins.plugin_object import read
+from onnxexp._plugins.read_plugin import read
 from onnxexp._request.dynamic_shapes import DynamicSpec
 from onnxexp._request.export_context import ExportContext
 from onnxexp._request.module_and_forward import is_scripted

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp._capture.model_tensors import call_preserved
+from onnxexp._capture.preserved_model import call_preserved
 from onnxexp._source_location import SourceLocation
 from onnxexp._user_warnings import warn
 

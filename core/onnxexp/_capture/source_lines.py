@@ -61,15 +61,15 @@ def innermost_user_line(frames: Iterable[tuple[str, int]]) -> SourceLocation:
     return SourceLocation.read(*found) if found is not None else SourceLocation()
 
 
-def user_line_above(frame: FrameType | None) -> SourceLocation:
-    """Return the user's innermost line below torch.export, else an empty location."""
+def user_line_above(frame: FrameType | None) -> tuple[str, int]:
+    """Return the user's innermost file and line below torch.export, else ("", 0)."""
     if interpreted := TracingContext.extract_stack():  # strict mode interprets the user's frames
-        return innermost_user_line((each.filename, each.lineno or 0) for each in interpreted)
+        return _innermost([(each.filename, each.lineno or 0) for each in interpreted]) or ("", 0)
     while frame is not None and frame.f_code.co_filename != _TORCH_EXPORT:
         if is_user_code(frame.f_code.co_filename):
-            return SourceLocation.read(frame.f_code.co_filename, frame.f_lineno)
+            return frame.f_code.co_filename, frame.f_lineno
         frame = frame.f_back
-    return SourceLocation()
+    return "", 0
 
 
 def model_error(error: Exception, when: str = _FAILS, fix: str = "pass example inputs that it accepts") -> CaptureError:

@@ -16,7 +16,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from onnxexp._capture.model_tensors import call_preserved
+from onnxexp._capture.preserved_model import call_preserved
 from onnxexp._errors import VerificationError
 from onnxexp._model.printable_text import one_line
 from onnxexp._neutral_graph import TensorType

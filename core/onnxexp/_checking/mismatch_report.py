@@ -26,14 +26,14 @@ Status = Literal["ok", "fault", "merged", "unchecked"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class NodeReport:
-    """One captured node.
+    """The comparison of one captured node with its ONNX values.
 
     Attributes:
         node: The node.
-        path: Its name; after those of the nodes that it is part of, for a node of a block or of a decomposition.
-        status: "ok"; "fault": ONNX's inputs of the node give another result in torch; "merged": the ONNX graph has no value
-            of its own for it, and the next node with one covers it; "unchecked": see `note`.
-        local: The worst result of the node alone: torch on ONNX's inputs, beside ONNX.
+        path: The node's name. For a node of a block or of a decomposition, the names of the nodes around it come first.
+        status: "ok"; "fault": torch computes another result from ONNX's inputs of the node; "merged": the ONNX graph has no
+            value of its own for the node, and the next node with one covers it; "unchecked": see `note`.
+        local: The worst result of the node alone: torch on ONNX's inputs, compared with ONNX.
         total: The worst result of both graphs from their start.
         plugin: The plugin that lowered it, "decomposed" or "core".
         symbolic: The full name of the symbolic.
@@ -41,8 +41,8 @@ class NodeReport:
         onnx_nodes: The ONNX nodes of a fault, as ``Mul (name)``.
         note: The reason why it is unchecked, or the iteration of the loop.
         inside: The nodes of its blocks, where it is at fault.
-        evidence: Gathers the smallest part of both graphs that shows the fault.
-        values: For each result torch's own, torch's on ONNX's inputs, and ONNX's; kept on demand only.
+        evidence: A function that collects the smallest part of both graphs with the fault.
+        values: For each result: torch's, torch's from ONNX's inputs, and ONNX's. Empty unless requested.
     """
 
     node: Node
@@ -74,8 +74,10 @@ class NodeReport:
 
     def innermost(self) -> NodeReport:
         """Return the innermost fault inside, or the node itself."""
-        inner = next((each for each in self.inside if each.status == "fault"), None)
-        return self if inner is None else inner.innermost()
+        for node in self.inside:
+            if node.status == "fault":
+                return node.innermost()
+        return self
 
     def __str__(self) -> str:
         lines = [f"%{self.path} = {self.op}" + (f" -> {', '.join(self.onnx_nodes)}" if self.onnx_nodes else "")]
@@ -91,11 +93,11 @@ class NodeReport:
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """The origin of a fault.
+    """The cause of a fault.
 
     Attributes:
         kind: "symbolic", "pass", "runtime" (ONNX Runtime differs from the specification) or "unknown".
-        what: The origin in words.
+        what: The cause in words.
     """
 
     kind: Literal["symbolic", "pass", "runtime", "unknown"]
@@ -109,11 +111,11 @@ class MismatchReport:
     Attributes:
         nodes: The nodes of the captured graph, in order.
         outputs: The program's outputs beside the original's; None without an original.
-        origin: The origin of the first fault, or None.
+        origin: The cause of the first fault, or None.
         capture: The difference of the captured graph from the original, or "".
         runtime: The difference of the whole file's outputs from those of its nodes one by one, or "".
         chunk_bytes: The limit of results and weights that were compared at once.
-        seconds: The time that it took.
+        seconds: The time of the comparison.
     """
 
     nodes: tuple[NodeReport, ...]
@@ -191,43 +193,54 @@ class MismatchReport:
 
     def _grouped(self, key: Callable[[NodeReport], str]) -> dict[str, tuple[int, float, float]]:
         groups: dict[str, tuple[int, float, float]] = {}
-        for each in self.nodes:
-            count, local, total = groups.get(key(each), (0, 0.0, 0.0))
-            local = max(local, each.local.max_abs if each.local else 0.0)
-            groups[key(each)] = count + 1, local, each.total.max_abs if each.total else total
+        for node in self.nodes:
+            count, local, total = groups.get(key(node), (0, 0.0, 0.0))
+            local = max(local, node.local.max_abs if node.local else 0.0)
+            groups[key(node)] = count + 1, local, node.total.max_abs if node.total else total
         return groups
 
     def __str__(self) -> str:
         return "\n".join(map(one_line, self._lines()))
 
     def _lines(self) -> Iterator[str]:
-        counts = {status: sum(each.status == status for each in self.nodes) for status in ("ok", "merged", "unchecked")}
-        shared = f", {counts['merged']} share the value of a later one" if counts["merged"] else ""
-        unknown = f", {counts['unchecked']} could not be compared" if counts["unchecked"] else ""
-        faults = self.faults
-        if not faults:
-            yield f"no node differs: {counts['ok']} of {len(self.nodes)} captured nodes agree with ONNX{shared}{unknown}"
-            if self.worst is not None and self.worst.total is not None:
-                total = self.worst.total
-                error = f"max abs error {total.max_abs:.3g}, SNR {total.snr:.0f} dB"
-                yield f"largest error at %{self.worst.path} ({self.worst.op}): {error}"
+        merged, unchecked = self._of_status("merged"), self._of_status("unchecked")
+        others = f", {len(merged)} share the value of a later one" if merged else ""
+        others += f", {len(unchecked)} could not be compared" if unchecked else ""
+        if self.faults:
+            yield from self._lines_of_faults(self.faults, others)
         else:
-            title = "1 node computes" if len(faults) == 1 else f"{len(faults)} nodes compute"
-            yield f"{title} another value in ONNX than in torch ({len(self.nodes)} captured nodes{shared}{unknown}); the first:"
-            yield from str(faults[0].innermost()).splitlines()
-            if self.origin is not None:
-                yield f"  at fault: {self.origin.what}"
-            yield from (f"also: %{each.innermost().path} = {each.op}  {each.node.where}".rstrip() for each in faults[1:6])
-            if len(faults) > 6:
-                yield f"and {len(faults) - 6} more (report.faults)"
-        yield from (f"{text}" for text in (self.capture, self.runtime) if text)
+            agreeing = len(self._of_status("ok"))
+            yield f"no node differs: {agreeing} of {len(self.nodes)} captured nodes agree with ONNX{others}"
+            yield from self._line_of_worst()
+        yield from (text for text in (self.capture, self.runtime) if text)
         if self.outputs is not None:
             yield from str(self.outputs).splitlines()
-        yield from (f"unchecked: %{each.path} = {each.op}: {each.note}" for each in _first(self.nodes, "unchecked", 3))
+        yield from (f"unchecked: %{node.path} = {node.op}: {node.note}" for node in unchecked[:3])
 
+    def _lines_of_faults(self, faults: Sequence[NodeReport], others: str) -> Iterator[str]:
+        """Yield the first fault in full, and one line for each of the next five.
 
-def _first(nodes: Sequence[NodeReport], status: str, count: int) -> list[NodeReport]:
-    return [each for each in nodes if each.status == status][:count]
+        `others` describes the nodes without a comparison of their own.
+        """
+        title = "1 node computes" if len(faults) == 1 else f"{len(faults)} nodes compute"
+        yield f"{title} another value in ONNX than in torch ({len(self.nodes)} captured nodes{others}); the first:"
+        yield from str(faults[0].innermost()).splitlines()
+        if self.origin is not None:
+            yield f"  at fault: {self.origin.what}"
+        others_inside = (fault.innermost() for fault in faults[1:6])
+        yield from (f"also: %{node.path} = {node.op}  {node.node.where}".rstrip() for node in others_inside)
+        if len(faults) > 6:
+            yield f"and {len(faults) - 6} more (report.faults)"
+
+    def _line_of_worst(self) -> Iterator[str]:
+        """Yield a line for the node with the largest error, if there is an error."""
+        if self.worst is not None and self.worst.total is not None:
+            total = self.worst.total
+            error = f"max abs error {total.max_abs:.3g}, SNR {total.snr:.0f} dB"
+            yield f"largest error at %{self.worst.path} ({self.worst.op}): {error}"
+
+    def _of_status(self, status: Status) -> list[NodeReport]:
+        return [node for node in self.nodes if node.status == status]
 
 
 def write_repro(evidence: Evidence, text: str, folder: Path) -> Path:

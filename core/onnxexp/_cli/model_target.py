@@ -152,9 +152,8 @@ def _add_working_directory(top: str) -> None:
     spec = PathFinder.find_spec(top, [here]) if here else None
     if here is None or spec is None or here in sys.path:
         return
-    if (
-        spec.origin is not None or importlib.util.find_spec(top) is None
-    ):  # an installed package takes precedence over a plain folder
+    # an installed package takes precedence over a plain folder
+    if spec.origin is not None or importlib.util.find_spec(top) is None:
         sys.path.insert(0, here)
 
 

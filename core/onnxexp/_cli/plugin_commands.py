@@ -2,7 +2,7 @@
 
 The entry point's name is the command, its value a module with `SUMMARY` (a literal, one line as in `onnxexp --help`),
 `arguments(parser)` and `run(options, output) -> int`, which returns the exit status. Such a module is imported only when its
-command runs: the list of commands reads the summaries from the source.
+command runs: for the list of commands, onnxexp reads the summaries from the source.
 
 An entry point of the group ``onnxexp.targets`` is such a module too. Its name is a scheme, and its command takes the place of
 ``onnxexp export`` for targets of that scheme: ``onnxexp export hf:FOLDER``.
@@ -35,9 +35,12 @@ def export_command(words: Sequence[str]) -> Any:
 
     `words` are the arguments of ``onnxexp export``. Raises PluginLoadError where the module is off, refused or does not load.
     """
-    schemes = {each.name for each in discover(TARGETS)}
-    named = [scheme for word in words for scheme, colon, _ in [word.partition(":")] if colon and scheme in schemes]
-    return _loaded(next(each for each in effective(_installed(TARGETS)) if each.found.name == named[0])) if named else None
+    schemes = {point.name for point in discover(TARGETS)}
+    for word in words:
+        scheme, colon, _ = word.partition(":")
+        if colon and scheme in schemes:
+            return _loaded(next(command for command in effective(_installed(TARGETS)) if command.found.name == scheme))
+    return None
 
 
 def find(chosen: str, *, taken: Container[str], summaries: bool) -> tuple[Any, dict[str, str]]:
@@ -55,23 +58,23 @@ def find(chosen: str, *, taken: Container[str], summaries: bool) -> tuple[Any, d
         PluginLoadError: The chosen command is off, refused or does not load.
         OnnxExporterError: The configuration cannot be read, and the chosen command depends on it.
     """
-    names = {each.name for each in discover(GROUP) if each.name not in taken}
+    names = {point.name for point in discover(GROUP) if point.name not in taken}
     try:
-        found = [each for each in effective(_installed()) if each.found.name in names] if names else []
+        commands = [command for command in effective(_installed()) if command.found.name in names] if names else []
     except OnnxExporterError:
         if chosen in names:
             raise
-        found = []  # the list of commands and a mistyped command do not depend on the configuration
+        commands = []  # the list of commands and a mistyped command do not depend on the configuration
     module = None
-    listed = {}
-    for each in found:
-        name = each.found.name
+    summary_of = {}
+    for command in commands:
+        name = command.found.name
         if name == chosen:
-            module = _loaded(each)
-            listed[name] = module.SUMMARY
-        elif each.state == "on":
-            listed[name] = _summary(each.found) if summaries else ""
-    return module, listed
+            module = _loaded(command)
+            summary_of[name] = module.SUMMARY
+        elif command.state == "on":
+            summary_of[name] = _summary(command.found) if summaries else ""
+    return module, summary_of
 
 
 def problems(taken: Container[str]) -> list[str]:
@@ -79,16 +82,17 @@ def problems(taken: Container[str]) -> list[str]:
 
     Raises OnnxExporterError where the configuration cannot be read.
     """
-    found = []
-    for each in _installed() if discover(GROUP) else ():
-        if each.found.name in taken:
-            found.append(f"the command {each.found.name!r} of {each.found.origin} is never called: onnxexp has one of this name")
-        elif each.state != "off":
+    texts = []
+    for command in _installed() if discover(GROUP) else ():
+        point = command.found
+        if point.name in taken:
+            texts.append(f"the command {point.name!r} of {point.origin} is never called: onnxexp has one of this name")
+        elif command.state != "off":
             try:
-                _loaded(each)
+                _loaded(command)
             except PluginLoadError as error:
-                found.append(str(error))
-    return found
+                texts.append(str(error))
+    return texts
 
 
 def _installed(group: str = GROUP) -> list[PluginStatus]:
@@ -101,7 +105,7 @@ def _installed(group: str = GROUP) -> list[PluginStatus]:
     settings = config.load()
     plugins = states(settings)
     commands = states(dataclasses.replace(settings, plugins=None, disable=()), group)
-    return [_with_owner(each, plugins) if each.state == "on" else each for each in commands]
+    return [_with_owner(command, plugins) if command.state == "on" else command for command in commands]
 
 
 def _with_owner(command: PluginStatus, plugins: list[PluginStatus]) -> PluginStatus:

@@ -22,7 +22,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbol
 from torch.utils import _pytree as pytree
 from torch.utils._sympy.functions import Mod, PythonMod
 
-from onnxexp._capture.reshape_sizes import fake_kernels
+from onnxexp._capture.exact_reshape_sizes import fake_kernels
 from onnxexp._capture.shape_env_snapshot import ShapeEnvSnapshot, clear_caches
 from onnxexp._capture.torch_state import torch_mode
 from onnxexp._decompose.op_recorder import OpRecorder

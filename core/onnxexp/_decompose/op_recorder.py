@@ -178,16 +178,19 @@ class SizeExpressions:
     def _in_bound_axes(self, expr: sympy.Expr) -> sympy.Expr:
         """Substitute whole axes (``batch*seq``) whose factors are unbound."""
         for size, axis in list(self._axes.items()):
-            lost = {symbol for symbol in expr.free_symbols if symbol not in self._axes and symbol not in self._numbers}
-            if not lost.isdisjoint(size.free_symbols):
-                whole = self._bound_axes.setdefault(size, sympy.Dummy(integer=True, positive=True))
-                self._axes.setdefault(whole, axis)
-                expr = expr.subs(size, whole)
+            unbound = {symbol for symbol in expr.free_symbols if symbol not in self._axes and symbol not in self._numbers}
+            if not unbound.isdisjoint(size.free_symbols):
+                whole_axis = self._bound_axes.setdefault(size, sympy.Dummy(integer=True, positive=True))
+                self._axes.setdefault(whole_axis, axis)
+                expr = expr.subs(size, whole_axis)
         return expr
 
     def _evaluate(self, expr: sympy.Expr) -> Any:
-        if expr.is_Integer or expr.is_Float:
-            return int(expr) if expr.is_Integer else float(expr)
+        """Return an expression as a number or a value; append its nodes at first use."""
+        if expr.is_Integer:
+            return int(expr)
+        if expr.is_Float:
+            return float(expr)
         if expr not in self._numbers:
             self._numbers[expr] = self._axis(*self._axes[expr]) if expr in self._axes else self._evaluate_arithmetic(expr)
         return self._numbers[expr]
@@ -208,8 +211,8 @@ class SizeExpressions:
 
     def _operation(self, name: str, terms: list[Any]) -> Value:
         op = scalar_op(name, terms)
-        whole = name in _INTEGER or (name not in _FLOATING and not op.endswith(".float"))
-        return self._append(op, terms, ScalarType(int if whole else float))
+        is_integer = name in _INTEGER or (name not in _FLOATING and not op.endswith(".float"))
+        return self._append(op, terms, ScalarType(int if is_integer else float))
 
     def _append(self, op: str, args: list[Any], type_: ScalarType) -> Value:
         value = Value(self.new_name(op), type_)

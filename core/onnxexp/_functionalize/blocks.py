@@ -21,11 +21,11 @@ def rewrite_blocks(rewriter: InPlaceRewriter, node: Node) -> None:
 
     Raises CaptureError where a write cannot be followed out of them.
     """
-    rewriter.memory.settle()
+    rewriter.memory.write_back_all()
     outer = {rewriter.ref(value).root: None for value in rewriter.aliases.outer(node)}
     before = list(node.args)
     node.args = [rewriter.resolve(arg) for arg in node.args]
-    rewriter.memory.settle()
+    rewriter.memory.write_back_all()
     if node.op == "prim::If":
         _if(rewriter, node)
     elif node.op == "prim::Loop":

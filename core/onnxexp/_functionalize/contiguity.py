@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp._functionalize.emit import is_static
 from onnxexp._functionalize.mutation import MutationInfo, is_tensor, packet
+from onnxexp._functionalize.node_emitter import is_static
 from onnxexp._neutral_graph import Dim, Graph, Node, TensorType, Value, replace_values, values_in
 from onnxexp._torch_ops.schemas import overload
 

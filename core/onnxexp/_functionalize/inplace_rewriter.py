@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 import torch
 
 from onnxexp._functionalize.aliasing import Aliases
-from onnxexp._functionalize.emit import Emitter, differ, is_static, same_sizes
 from onnxexp._functionalize.memory import Memory
 from onnxexp._functionalize.mutation import RESIZE_FIX, RESIZING, SETTING, MutationInfo, is_out, is_tensor, packet, results
+from onnxexp._functionalize.node_emitter import Emitter, differ, is_static, same_sizes
 from onnxexp._functionalize.normalize_views import Sharing, ViewCall, places
 from onnxexp._functionalize.places import Ref, View, refuse
 from onnxexp._functionalize.write_back import are_apart
@@ -93,7 +93,7 @@ class InPlaceRewriter:
             self._node(node)
         graph.outputs = [self.resolve(output) for output in graph.outputs]
         if self.depth:  # pending writes are read only inside blocks
-            self.memory.settle()
+            self.memory.write_back_all()
         graph.nodes, self.emit.nodes = self.emit.nodes, outer
 
     def _node(self, node: Node) -> None:
@@ -134,7 +134,7 @@ class InPlaceRewriter:
             if isinstance(place, Ref):
                 self._refs[self.aliases.origin(output)] = place
                 if several:
-                    self.memory.know(place, output)
+                    self.memory.set_value(place, output)
             elif place is Sharing.UNKNOWN:
                 made = self.ref(output)
                 self.memory.link(made, ref)
@@ -185,7 +185,7 @@ class InPlaceRewriter:
             self._set(node)
             return
         value = self.resolve(source)
-        if self.memory.holds(ref, value):
+        if self.memory.is_current(ref, value):
             return  # `x[1:] += 1` ends in a copy of x[1:] to itself
         self.memory.write(ref, self._fitted(value, ref, where), node.op, where)
 

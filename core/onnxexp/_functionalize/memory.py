@@ -1,8 +1,8 @@
-"""Memory as values: each write to a tensor makes a new value.
+"""The value that each tensor's memory has at a node: a write makes a new value.
 
-A `Ref` is a place in memory: a whole tensor (a root) or a view of another place. The root always has a current value. A
-view's value is regenerated from its parent's when it is read after the memory changed; a write to a view makes its new
-value the truth, and is carried back to the root only when another place of the same memory is read.
+A `Ref` is a place in memory: a whole tensor (a root) or a view of another place. The root always has a current value. A view's
+value is computed again from its parent's, if the view is read after the memory changed. A write to a view is pending at first.
+It is written back to the root when another place of the same memory is read.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 
 from onnxexp._errors import CaptureError
-from onnxexp._functionalize.emit import Emitter
+from onnxexp._functionalize.node_emitter import Emitter
 from onnxexp._functionalize.places import Ref, View, refuse
 from onnxexp._functionalize.write_back import can_write, is_part, make_view, write_back
 from onnxexp._neutral_graph import Value
@@ -24,8 +24,8 @@ class MemoryState:
     Attributes:
         values: The value of each place that has been read or written, with the version of the root that it belongs to.
         versions: How often each root has been written.
-        pending: For a root, the view that was written last, its value and the writing node's place; not yet in the root.
-        spoiled: Roots whose contents are not known any more, with the reason.
+        pending: For a root, a view whose last write is not in the root yet, its value, and the source line of the write.
+        spoiled: Roots whose contents are uncertain, with the reason.
     """
 
     values: dict[Ref, tuple[Value, int]] = dataclasses.field(default_factory=dict)
@@ -75,7 +75,8 @@ class Memory:
 
     def reach(self, root: Ref) -> dict[Ref, None]:
         """Find all roots that may share memory with a root, directly or not."""
-        reached, todo = {root: None}, [root]
+        reached: dict[Ref, None] = {root: None}
+        todo = [root]
         while todo:
             for other in self._links.get(todo.pop(), ()):
                 if other not in reached:
@@ -84,17 +85,18 @@ class Memory:
         return reached
 
     def peek(self, ref: Ref) -> Value:
-        """Return any value with the size and dtype of a place."""
-        known = self.state.values.get(ref)
-        return known[0] if known is not None else self.read(ref)
+        """Return any value with the sizes and dtype of a place, current or not."""
+        if ref in self.state.values:
+            return self.state.values[ref][0]
+        return self.read(ref)
 
-    def know(self, ref: Ref, value: Value) -> None:
-        """Set the value of a place, which was just made from its parent's value."""
-        self._settle(ref.root)
+    def set_value(self, ref: Ref, value: Value) -> None:
+        """Set the value of a place that was just computed from its parent's value."""
+        self._write_back_pending(ref.root)
         ref.first = None if ref.first is value else ref.first
         self.state.values[ref] = value, self.state.versions[ref.root]
 
-    def holds(self, ref: Ref, value: Value) -> bool:
+    def is_current(self, ref: Ref, value: Value) -> bool:
         """Return whether `value` is the current value of a place."""
         if (pending := self.state.pending.get(ref.root)) is not None:
             return pending[0] is ref and pending[1] is value
@@ -111,10 +113,11 @@ class Memory:
         self.used[root] = None
         if (pending := state.pending.get(root)) is not None and pending[0] is ref:
             return pending[1]
-        self._settle(root)
-        known, version = state.values.get(ref), state.versions[root]
-        if known is not None and known[1] == version:
-            return known[0]
+        self._write_back_pending(root)
+        version = state.versions[root]
+        value, value_version = state.values.get(ref, (None, None))
+        if value is not None and value_version == version:
+            return value
         assert ref.parent is not None and ref.view is not None  # a root's value is always current
         value = make_view(self.emit, self.read(ref.parent), ref)
         state.values[ref] = value, version
@@ -130,7 +133,7 @@ class Memory:
         if root in self.overlapping and not (uniform and ref is root):
             refuse(_NOT_UNDONE.format(op=op, view=self.overlapping[root]), where, "write to the tensor itself")
         writer = f"{op} at {where}" if str(where) else op
-        for other in self.reach(root):  # whether it shares the written memory is not certain
+        for other in self.reach(root):  # it may share the written memory
             if other is not root:
                 state.spoiled[other] = _UNCERTAIN.format(other=other.name, root=root.name, writer=writer)
         if ref is root:
@@ -142,7 +145,7 @@ class Memory:
                 refuse(_NOT_UNDONE.format(op=op, view=step.view.op), where, "write to the tensor itself")
             uniform = uniform and not is_part(step)
         if root in state.pending and state.pending[root][0] is not ref:
-            self._settle(root)
+            self._write_back_pending(root)
         state.pending[root] = ref, value, where
 
     def replace(self, root: Ref, value: Value) -> None:
@@ -150,13 +153,13 @@ class Memory:
         self.state.versions[root] += 1
         self.state.values[root] = value, self.state.versions[root]
 
-    def settle(self) -> None:
-        """Carry all pending writes back to their roots."""
+    def write_back_all(self) -> None:
+        """Write all pending values back to their roots."""
         for root in list(self.state.pending):
-            self._settle(root)
+            self._write_back_pending(root)
 
-    def _settle(self, root: Ref) -> None:
-        """Carry the pending write of a root back to it, if there is one."""
+    def _write_back_pending(self, root: Ref) -> None:
+        """Write the pending value of a view back to its root, if there is one."""
         if root not in self.state.pending:
             return
         ref, value, where = self.state.pending.pop(root)

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from onnxexp._functionalize.contiguity import Contiguity, on_meta
-from onnxexp._functionalize.emit import is_static
 from onnxexp._functionalize.mutation import RESIZING, MutationInfo, packet, results
+from onnxexp._functionalize.node_emitter import is_static
 from onnxexp._functionalize.places import refuse
 from onnxexp._functionalize.write_back import are_apart
 from onnxexp._neutral_graph import Graph, Node, TensorType, Value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from onnxexp._functionalize.emit import Emitter
+from onnxexp._functionalize.node_emitter import Emitter
 from onnxexp._functionalize.places import Ref, refuse
 from onnxexp._neutral_graph import TensorType, Value
 from onnxexp._source_location import SourceLocation

@@ -12,7 +12,7 @@ from onnxexp._builder.export_builder import ExportBuilder
 from onnxexp._builder.tensor import Tensor
 from onnxexp._errors import LoweringError, OpsetError, PluginConflict
 from onnxexp._functionalize.aliasing import values_used
-from onnxexp._functionalize.emit import differ
+from onnxexp._functionalize.node_emitter import differ
 from onnxexp._lowering.keep_torch_ops import OperatorExportTypes, emit_torch_node
 from onnxexp._lowering.problem_report import Problem, describe, no_plugins, unsupported
 from onnxexp._lowering.symbolic_resolver import Resolution, SymbolicResolver

@@ -24,7 +24,7 @@ class Problem:
         reason: The reason, or "" where no plugin has a symbolic for it.
         first_opset: The lowest opset that can express it.
         opset: Whether the target opset is the reason.
-        skeleton: Whether a symbolic for the operator would be a fix.
+        skeleton: Whether the message shows the beginning of a symbolic for the operator, as a fix.
         error: The error of the symbolic that failed.
     """
 
@@ -59,9 +59,8 @@ def unsupported(problems: Sequence[Problem], off: Sequence[PluginStatus] = ()) -
     grouped: dict[tuple[str, str], list[Problem]] = {}
     for problem in problems:
         grouped.setdefault((problem.node.op, problem.reason), []).append(problem)
-    blocks = [
-        _block(op, reason, found) for (op, reason), found in sorted(grouped.items(), key=lambda item: (-len(item[1]), item[0]))
-    ]
+    most_frequent_first = sorted(grouped.items(), key=lambda item: (-len(item[1]), item[0]))
+    blocks = [_block(op, reason, alike) for (op, reason), alike in most_frequent_first]
     counts = dict(Counter(problem.node.op for problem in problems))
     names = f"{len(counts)} operator{'s' if len(counts) > 1 else ''}"
     if all(problem.opset for problem in problems):
@@ -73,18 +72,19 @@ def unsupported(problems: Sequence[Problem], off: Sequence[PluginStatus] = ()) -
     if all(problem.error is not None for problem in problems):
         return LoweringError("\n".join([message, *blocks]))
     failed = [status for status in off if status.state != "off"]  # more likely the cause than an operator that nobody has written
-    chosen = [status for status in off if status.state == "off"]
-    lines = [message, *(f"  {line}" for line in plugins_for((), failed)), *blocks, *plugins_for(counts, chosen)]
+    switched_off = [status for status in off if status.state == "off"]
+    lines = [message, *(f"  {line}" for line in plugins_for((), failed)), *blocks, *plugins_for(counts, switched_off)]
     return UnsupportedOperators("\n".join(lines), counts)
 
 
-def _block(op: str, reason: str, found: Sequence[Problem]) -> str:
-    lines = [f"  {op} ({len(found)}x): {reason or 'no plugin lowers it and torch has no decomposition'}"]
-    places = list(dict.fromkeys(str(problem.node.where) for problem in found))
+def _block(op: str, reason: str, problems: Sequence[Problem]) -> str:
+    """Describe the nodes of one operator that fail for one reason."""
+    lines = [f"  {op} ({len(problems)}x): {reason or 'no plugin lowers it and torch has no decomposition'}"]
+    places = list(dict.fromkeys(str(problem.node.where) for problem in problems))
     lines += [f"    at {place}" for place in places[:_LINES] if place]
     if len(places) > _LINES:
         lines.append(f"    and {len(places) - _LINES} more places")
-    if not reason or found[0].skeleton:
+    if not reason or problems[0].skeleton:
         lines.append("    write a symbolic for it:")
         lines += [f"      {line}".rstrip() for line in skeleton(op).splitlines()]
     return "\n".join(lines)
@@ -93,13 +93,24 @@ def _block(op: str, reason: str, found: Sequence[Problem]) -> str:
 def skeleton(op: str) -> str:
     """Write the beginning of a symbolic, with the arguments of the torch schema."""
     namespace, _, name = op.partition("::")
-    schema = next((each for each in schemas(op) if each.overload_name == op.partition(".")[2]), None)
-    names = [argument.name + ("_" if argument.name == "from" else "") for argument in schema.arguments] if schema else ["x"]
-    call = ", ".join(name for name in ["op", *names])
-    text = str(schema).partition("::")[2] if schema else op
-    return (
-        f'{namespace} = onnxexp.SymbolicTable("{namespace}")\n\n'
-        f'@{namespace}("{name}")\ndef {name.partition(".")[0]}({call}):\n    """{text}"""\n'
-        f"    return op.Identity({names[0]})  # the ONNX operators that compute it\n\n"
-        f"onnxexp.export(..., plugins=[{namespace}, ...])"
+    function, _, overload = name.partition(".")
+    schema = next((schema for schema in schemas(op) if schema.overload_name == overload), None)
+    docstring = str(schema).partition("::")[2] if schema else op
+    names = [_parameter(argument.name) for argument in schema.arguments] if schema else ["x"]
+    return "\n".join(
+        [
+            f'{namespace} = onnxexp.SymbolicTable("{namespace}")',
+            "",
+            f'@{namespace}("{name}")',
+            f"def {function}({', '.join(['op', *names])}):",
+            f'    """{docstring}"""',
+            f"    return {f'op.Identity({names[0]})' if names else 'op.constant(0.0)'}  # the ONNX operators that compute it",
+            "",
+            f"onnxexp.export(..., plugins=[{namespace}, ...])",
+        ]
     )
+
+
+def _parameter(argument: str) -> str:
+    """Return a Python parameter's name for an argument; ``from`` is a keyword."""
+    return "from_" if argument == "from" else argument

@@ -1,8 +1,4 @@
-"""Order, skip, run, time and check the passes of one export.
-
-A pass keeps inputs, outputs and opset. This contract is checked after each pass, the whole graph after the passes of other
-projects, and in debug mode.
-"""
+"""Order, skip, run, time and check the passes of one export."""
 
 from __future__ import annotations
 
@@ -12,17 +8,16 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-import onnx
 import onnx_ir as ir
 
 from onnxexp._capture.foreign_frontend import check_graph
-from onnxexp._errors import OptionError, PassError, summary
+from onnxexp._errors import OptionError, PassError
 from onnxexp._neutral_graph import Graph
+from onnxexp._passes import pass_checks
 from onnxexp._plugins.foreign_code import calling
 from onnxexp._plugins.loading import Plugins
 from onnxexp._plugins.plugin import Plugin
 from onnxexp._request.export_context import ExportContext
-from onnxexp._serialize.proto_layout import skeleton
 from onnxexp._suggest import nearest
 from onnxexp._user_warnings import warn
 
@@ -90,11 +85,11 @@ class Passes:
 
         Raises PassError where a pass fails or breaks the model.
         """
-        self._run([each for each in self._post if not self._skipped(each)][:count], model, check_model)
+        self._run([each for each in self._post if not self._skipped(each)][:count], model, pass_checks.check_model)
         self._plugin_data.clear()  # it may hold Tensors, and these the builder and the weights
 
     def _run(self, passes: Sequence[_Pass[Subject]], subject: Subject, check: Callable[[Subject], str]) -> None:
-        before = contract(subject)
+        before = pass_checks.interface_of(subject)
         valid: bool | None = None
         for each in passes:
             if self._skipped(each):
@@ -107,7 +102,7 @@ class Passes:
             with calling(each.plugin, each, PassError):
                 result = each.run(subject)
             self.seconds[each.id] = time.perf_counter() - start
-            broken = _misused(result, subject) or _contract_change(before, subject)
+            broken = _misused(result, subject) or pass_checks.describe_change(before, subject)
             if not broken and checked:
                 broken = check(subject)
             if broken:
@@ -158,58 +153,3 @@ def _name(each: Any) -> str:
     name = given if isinstance(given, str) else type(each).__name__
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).replace("_", "-").lower()
     return name.strip("-").removesuffix("-pass")
-
-
-Contract = tuple[Any, ...]
-
-
-def contract(subject: Graph | ir.Model) -> Contract:
-    """Return what a pass must keep.
-
-    For a captured graph: the names of the inputs and the number of outputs. For a model: the names and dtypes of inputs and
-    outputs in order, the fixed sizes of the inputs, and the opset.
-    """
-    if isinstance(subject, Graph):
-        return tuple(value.name for value in subject.inputs), len(subject.outputs)
-    graph = subject.graph
-    inputs = tuple((value.name, value.dtype, _fixed_sizes(value)) for value in graph.inputs)
-    outputs = tuple((value.name, value.dtype) for value in graph.outputs)
-    return inputs, outputs, graph.opset_imports.get("")
-
-
-def _fixed_sizes(value: ir.Value) -> tuple[int | None, ...] | None:
-    """Return a shape without the names of its dynamic axes, which a pass may change."""
-    return None if value.shape is None else tuple(size if isinstance(size, int) else None for size in value.shape)
-
-
-def _contract_change(before: Contract, subject: Graph | ir.Model) -> str:
-    """Describe how a pass broke the contract, or return "" if it did not."""
-    try:
-        after = contract(subject)
-    except Exception as error:  # noqa: BLE001 – a pass may leave anything where the graph was
-        return f"its inputs and outputs cannot be read: {summary(error)}"
-    parts = zip(("inputs", "outputs", "opset"), before, after, strict=False)
-    return next((f"its {name} were {was}, now they are {now}" for name, was, now in parts if was != now), "")
-
-
-def check_model(model: ir.Model) -> str:
-    """Run onnx's checker without the weights, and return its message or ""."""
-    try:
-        for function in model.functions.values():
-            made = {*function.inputs, *(value for node in function for value in node.outputs)}
-            if unmade := [value.name for value in function.outputs if value not in made]:
-                return f"the function {function.name} returns {unmade}, which nothing makes"
-        proto = skeleton(model)
-        inputs = {given.name for given in proto.graph.input}
-        for name, value in model.graph.initializers.items():
-            held = value.const_value
-            if held is not None and (held.dtype != value.dtype or _fixed_sizes(value) != tuple(held.shape)):
-                return f"the initializer {name} is declared as {value.type} {value.shape}, and its value is {held!r}"
-            if held is None and name not in inputs:
-                return f"the initializer {name} has no value"
-            if name not in inputs:
-                proto.graph.input.append(ir.to_proto(value))
-        onnx.checker.check_model(proto, full_check=True)
-    except Exception as error:  # noqa: BLE001 – a broken graph may fail anywhere on its way into the checker
-        return f"{summary(error)}"
-    return ""

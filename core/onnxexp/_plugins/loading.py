@@ -19,7 +19,7 @@ from onnxexp._plugins.foreign_code import naming, restored_state
 from onnxexp._plugins.installed_plugin import InstalledPlugin
 from onnxexp._plugins.isolated_import import import_object
 from onnxexp._plugins.plugin import HOOKS, Implementation, Plugin
-from onnxexp._plugins.plugin_object import read
+from onnxexp._plugins.read_plugin import read
 from onnxexp._request.config import Config
 from onnxexp._request.config import load as load_config
 from onnxexp._request.export_context import ExportContext

@@ -37,13 +37,13 @@ class TensorList(list[torch.Tensor]):
             return tuple(args), dict(kwargs)
         call = bind(forward_of(module), args, kwargs)
         by_name = shapes if isinstance(shapes, Mapping) else dict(zip(call.arguments, shapes or (), strict=False))
-        apart = {name for name, given in by_name.items() if isinstance(given, (list, tuple))}
-        apart |= {str(key).partition(".")[0] for key in (*by_name, *(axes or ())) if "." in str(key)}
-        found: dict[int, TensorList] = {}
+        by_element = {name for name, shape in by_name.items() if isinstance(shape, (list, tuple))}
+        by_element |= {str(key).partition(".")[0] for key in (*by_name, *(axes or ())) if "." in str(key)}
+        lists: dict[int, TensorList] = {}
         for name, value in call.arguments.items():
             declared = re.sub(r"\w+\.", "", str(call.signature.parameters[name].annotation))
-            if type(value) is list and name not in apart and _LIST.fullmatch(declared):
-                found[id(value)] = cls(value)
-        return tuple(found.get(id(value), value) for value in args), {
-            key: found.get(id(value), value) for key, value in kwargs.items()
-        }
+            if type(value) is list and name not in by_element and _LIST.fullmatch(declared):
+                lists[id(value)] = cls(value)
+        new_args = tuple(lists.get(id(value), value) for value in args)
+        new_kwargs = {name: lists.get(id(value), value) for name, value in kwargs.items()}
+        return new_args, new_kwargs

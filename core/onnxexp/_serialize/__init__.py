@@ -36,7 +36,7 @@ import onnx_ir as ir
 from onnxexp._builder.torch_tensor_data import BinaryWriter, TorchTensor, Transposer
 from onnxexp._errors import OptionError, SerializeError
 from onnxexp._serialize.atomic_file import NewFile, OutputFile, file_errors, new_file
-from onnxexp._serialize.direct_files import blocks, exceeds_cache, past_cache
+from onnxexp._serialize.direct_io import blocks, exceeds_cache, past_cache
 from onnxexp._serialize.mapped_files import MappedFiles
 from onnxexp._serialize.new_pair import new_pair, superseded_data
 from onnxexp._serialize.proto_layout import FileLayout, Part, describe, lay_out, skeleton
@@ -226,15 +226,17 @@ def _loaded(layout: FileLayout, past_cache: bool = False) -> Generator[tuple[Ite
         if part.offset > position:
             yield iter([memoryview(bytes(part.offset - position))]), _nothing
         position = part.offset + part.size
-        content = part.content.raw() if isinstance(part.content, ir.LazyTensor) else part.content  # computed once
-        if isinstance(content, TorchTensor) and content.nbytes == part.size:
-            # A subclass computes its elements from the tensor that it has.
-            may_copy = past_cache and type(content) is TorchTensor
-            stored, release = mapped.read(content.stored, part.name, may_copy)
-            tensor = content if stored is content.stored else TorchTensor(stored, part.name)
-            yield tensor.contiguous_pieces(transposer), release
-        else:
-            yield iter([_whole(content, part)]), _nothing
+        yield _load(part, mapped, transposer, past_cache)  # no local name keeps it while the next part is computed
+
+
+def _load(part: Part, mapped: MappedFiles, transposer: Transposer, past_cache: bool) -> tuple[Iterator[memoryview], _Release]:
+    content = part.content.raw() if isinstance(part.content, ir.LazyTensor) else part.content  # computed once
+    if not isinstance(content, TorchTensor) or content.nbytes != part.size:
+        return iter([_whole(content, part)]), _nothing
+    # A subclass computes its elements from the tensor that it has.
+    stored, release = mapped.read(content.stored, part.name, past_cache and type(content) is TorchTensor)
+    tensor = content if stored is content.stored else TorchTensor(stored, part.name)
+    return tensor.contiguous_pieces(transposer), release
 
 
 def _whole(content: bytes | ir.TensorProtocol, part: Part) -> memoryview:

@@ -1,8 +1,8 @@
 """Write a folder atomically, and keep the user's files in it.
 
 **Complete or not at all.** The new folder is written inside a hidden folder beside its destination. Then the two are exchanged in
-one step. A process that is killed leaves the old folder or the new one at the destination, whole. The next export into the same
-parent folder removes the rests of the killed one.
+one step. A process that is killed leaves the whole old folder or the whole new one at the destination. The next export into the
+same parent folder removes what the killed process left.
 
 **In two steps elsewhere.** Windows and some file systems cannot exchange two folders. There the old folder is moved into the
 hidden one, and the new one takes its place. A process that is killed between the two leaves nothing at the destination; the next
@@ -34,9 +34,9 @@ from onnxexp._serialize.hidden_folder import hidden_folder
 
 _SUFFIX = ".folder.tmp"
 _NEW = "new"
-_TAKEN = "taken-"
+_SET_ASIDE = "taken-"
 """The start of the name of a folder with the old export, where that is replaced in two steps."""
-_MEANWHILE = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOENT}
+_REPLACED_ERRORS = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOENT}
 """The errors of a step where another export published its folder just before."""
 _TRIES = 100
 
@@ -69,7 +69,7 @@ class OutputFolder:
         given = self._given
         if "\0" in given:
             raise OptionError(f"{given!r} is no path: it has a NUL character; give a path without one")
-        with _explained(given):
+        with _system_errors_with_fix(given):
             folder = os.path.realpath(given)
             parent = os.path.dirname(folder)
             if os.path.lexists(folder) and not os.path.isdir(folder):
@@ -78,7 +78,7 @@ class OutputFolder:
                 raise OptionError(f"the folder {parent} does not exist: create it, or choose another place")
             _check_writable(parent, given)
             if os.path.isdir(folder):
-                _undisturbed(folder, lambda: _check_replaceable(folder, given, names))
+                _retry_if_replaced(folder, lambda: _check_replaceable(folder, given, names))
         return folder
 
     @contextlib.contextmanager
@@ -96,8 +96,8 @@ class OutputFolder:
         """
         destination = self.check()
         parent, name = os.path.split(destination)
-        with _explained(destination), hidden_folder(parent, _SUFFIX, _recover) as hidden:
-            place = _place(hidden, name)
+        with _system_errors_with_fix(destination), hidden_folder(parent, _SUFFIX, _recover) as hidden:
+            place = _create_stage(hidden, name)
             yield place
             write_manifest(place, description)
             _publish(place, destination, hidden)
@@ -109,10 +109,11 @@ class OutputFolder:
 
 def _check_writable(folder: str, given: str) -> None:
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        raise _cannot(given, f"no permission to write in {folder}", "Change its permissions, or choose another place.")
+        raise _write_error(given, f"no permission to write in {folder}", "Change its permissions, or choose another place.")
 
 
 def _check_replaceable(folder: str, given: str, names: Collection[str]) -> None:
+    """Raise OptionError for a folder that an export must not replace."""
     _check_writable(folder, given)
     if os.path.ismount(folder):
         raise OptionError(
@@ -131,20 +132,22 @@ def _check_replaceable(folder: str, given: str, names: Collection[str]) -> None:
 
 
 def _check_names(folder: str, names: Collection[str]) -> None:
+    """Raise OptionError if a file of the user has one of the names."""
     users = users_entries(folder)
     if MANIFEST in users:
         raise OptionError(
             f"{folder} has an {MANIFEST} without a list of the files that the export wrote, so that they cannot be told from "
             "yours: move or delete the folder, or give a new one"
         )
-    if taken := sorted(users & {*names}):
+    conflicting = sorted(users & {*names})
+    if conflicting:
         raise OptionError(
             f"{folder} has files that the export would replace, and that are yours, or were changed since the last export: "
-            f"{', '.join(taken)}; to fix this, move or delete them, or give a new folder"
+            f"{', '.join(conflicting)}; to fix this, move or delete them, or give a new folder"
         )
 
 
-def _place(hidden: str, name: str) -> str:
+def _create_stage(hidden: str, name: str) -> str:
     """Create the folder to write into, with its inode as the name of its parent.
 
     By this name, `_recover` distinguishes the new folder from the old one after an exchange.
@@ -164,23 +167,23 @@ def _publish(place: str, destination: str, hidden: str) -> None:
             if not os.path.lexists(destination):
                 os.rename(place, destination)
                 return
-            _undisturbed(destination, lambda: _take_over(destination, place, names))
+            _retry_if_replaced(destination, lambda: _link_users_files(destination, place, names))
             if not exchange(place, destination):
-                taken = tempfile.mkdtemp(prefix=_TAKEN, dir=hidden)
-                os.rename(destination, os.path.join(taken, os.path.basename(destination)))
+                set_aside = tempfile.mkdtemp(prefix=_SET_ASIDE, dir=hidden)
+                os.rename(destination, os.path.join(set_aside, os.path.basename(destination)))
                 os.rename(place, destination)
             return
         except OSError as error:
-            if error.errno not in _MEANWHILE or attempt + 1 == _TRIES:
+            if error.errno not in _REPLACED_ERRORS or attempt + 1 == _TRIES:
                 raise
 
 
-def _undisturbed(folder: str, act: Callable[[], None]) -> None:
-    """Call a function again while another export replaces the folder during the call."""
+def _retry_if_replaced(folder: str, function: Callable[[], None]) -> None:
+    """Call a function, and again if another export replaced the folder meanwhile."""
     for attempt in _tries():
         with _same_folder(folder) as same:
             try:
-                act()
+                function()
             except (OSError, OnnxExporterError):
                 if same() or attempt + 1 == _TRIES:
                     raise
@@ -219,7 +222,7 @@ def _same_folder(path: str) -> Iterator[Callable[[], bool]]:
             os.close(opened)
 
 
-def _take_over(old: str, new: str, names: Collection[str]) -> None:
+def _link_users_files(old: str, new: str, names: Collection[str]) -> None:
     """Link the user's files of an old folder into the new one.
 
     The export's own files get the permissions of their predecessors.
@@ -276,10 +279,10 @@ def _recover(hidden: str) -> None:
         for name in os.listdir(stage.path):
             folder, destination = os.path.join(stage.path, name), os.path.join(os.path.dirname(hidden), name)
             unpublished = stage.name in (_NEW, str(os.stat(folder).st_ino))
-            if stage.name.startswith(_TAKEN) and _put_back(folder, destination):
+            if stage.name.startswith(_SET_ASIDE) and _put_back(folder, destination):
                 continue
             if not unpublished and os.path.isdir(destination):
-                _move_over(folder, destination)
+                _move_newer_files(folder, destination)
 
 
 def _put_back(old: str, destination: str) -> bool:
@@ -289,17 +292,17 @@ def _put_back(old: str, destination: str) -> bool:
     try:
         os.rename(old, destination)
     except OSError as error:
-        if error.errno not in _MEANWHILE:
+        if error.errno not in _REPLACED_ERRORS:
             raise
         return False
     return True
 
 
-def _move_over(old: str, new: str) -> None:
+def _move_newer_files(old: str, new: str) -> None:
     """Move the user's files that the new folder lacks, or has in an older state."""
     users, others = users_entries(old), set[str]()
-    _undisturbed(new, lambda: others.update(users_entries(new)))
-    for path in _files(old, users):
+    _retry_if_replaced(new, lambda: others.update(users_entries(new)))
+    for path in _files_below(old, users):
         relative = os.path.relpath(path, old)
         target = os.path.join(new, relative)
         if os.path.lexists(target):
@@ -311,19 +314,19 @@ def _move_over(old: str, new: str) -> None:
         os.replace(path, target)
 
 
-def _files(folder: str, names: Collection[str]) -> Iterator[str]:
+def _files_below(folder: str, names: Collection[str]) -> Iterator[str]:
     """Generate the paths of all files below some entries of a folder."""
     for name in names:
         path = os.path.join(folder, name)
         if os.path.isdir(path) and not os.path.islink(path):
-            yield from _files(path, os.listdir(path))
+            yield from _files_below(path, os.listdir(path))
         else:
             yield path
 
 
 @contextlib.contextmanager
-def _explained(path: str) -> Iterator[None]:
-    """Replace the system's errors inside the `with` by SerializeErrors with a fix."""
+def _system_errors_with_fix(path: str) -> Iterator[None]:
+    """Convert the system's errors inside the `with` to SerializeErrors with a fix."""
     try:
         yield
     except (OSError, RecursionError) as error:
@@ -335,10 +338,10 @@ def _explained(path: str) -> Iterator[None]:
         else:
             fix = "Choose another place."
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise _cannot(path, reason, fix) from error
+        raise _write_error(path, reason, fix) from error
 
 
-def _cannot(path: str, reason: str, fix: str) -> SerializeError:
+def _write_error(path: str, reason: str, fix: str) -> SerializeError:
     unharmed = " What was there before is unharmed." if os.path.isdir(path) else ""
     return SerializeError(f"cannot write the folder {path}: {reason}. {fix}{unharmed}")
 

@@ -5,7 +5,7 @@ a model is written, all pages of a weight are mapped in one call, and unmapped w
 system's cache. Otherwise the resident memory would grow by the whole checkpoint, and each page would cost a page fault: 1.1 GB
 took 0.55 s to write with page faults, and 0.18 s without.
 
-Where a file is written past the cache, weights that are not in the cache are read past it too (see `direct_files`). In this way,
+Where a file is written past the cache, weights that are not in the cache are read past it too (see `direct_io`). In this way,
 13.5 GB took 5 s to read and 4 s to transpose, and 7 and 12 s through the cache of a virtual machine.
 
 A file whose pages were changed in memory is left alone: unmapping would lose the changes. Without Linux's /proc, pages are read
@@ -30,7 +30,7 @@ import torch
 
 from onnxexp._builder.torch_tensor_data import has_data
 from onnxexp._errors import SerializeError
-from onnxexp._serialize.direct_files import DirectReader
+from onnxexp._serialize.direct_io import DirectReader
 
 _LARGE = 1 << 20
 """Bytes from which a weight is worth the calls."""

@@ -1,4 +1,4 @@
-"""Regions under autocast that torch.export recorded as if it were off."""
+"""Retrace regions under autocast that torch.export recorded as if it were off."""
 
 from __future__ import annotations
 

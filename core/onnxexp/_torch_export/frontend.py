@@ -13,11 +13,12 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from onnxexp._capture.captured_program import CapturedProgram, CaptureRefused
+from onnxexp._capture.exact_reshape_sizes import exact_reshape_sizes
 from onnxexp._capture.example_inputs import adapted_inputs, describe_enlargement, enlargement_note, other_examples, with_sizes
 from onnxexp._capture.fitting_examples import fitting_example
 from onnxexp._capture.kept_tensors import assigned_attributes, warn_of_kept_tensors
-from onnxexp._capture.model_tensors import preserved_model, restored_state
-from onnxexp._capture.reshape_sizes import exact_reshape_sizes
+from onnxexp._capture.preserved_model import preserved_model
+from onnxexp._capture.restored_state import restored_state
 from onnxexp._capture.source_lines import model_error, record_user_lines
 from onnxexp._capture.torch_state import model_mode, silence_torch_export, torch_mode, unwind_functorch
 from onnxexp._decompose.node_decomposer import Decomposer

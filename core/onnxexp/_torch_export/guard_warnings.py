@@ -65,11 +65,16 @@ _Symbols: TypeAlias = Mapping[sympy.Symbol, InputSize]
 class _GuardSource(traceback.FrameSummary):
     """The frame that evaluated a condition on sizes; in strict mode, the user's.
 
-    `users` is the user's line, `converts` whether the code converted a symbolic number to an int or a float, `known` whether the
-    condition follows from earlier guards, `interpreted` whether Dynamo evaluated it.
+    `place` is the user's file and line, `converts` whether the code converted a symbolic number to an int or a float, `known`
+    whether the condition follows from earlier guards, `interpreted` whether Dynamo evaluated it.
     """
 
-    users, converts, known, interpreted = SourceLocation(), False, False, False
+    place, converts, known, interpreted = ("", 0), False, False, False
+
+    @property
+    def users(self) -> SourceLocation:
+        """The user's line with its text, which few guards need."""
+        return SourceLocation.read(*self.place) if self.place[0] else SourceLocation()
 
 
 @contextlib.contextmanager
@@ -88,9 +93,9 @@ def record_guard_sources() -> Iterator[None]:
     def evaluated(env: ShapeEnv, node: SymNode, *args: Any, **options: Any) -> Any:
         count = len(env.guards)
         value = evaluate(env, node, *args, **options)
-        if len(env.guards) == count and node.is_bool() and _restricts_inputs(env, node.expr):
-            source = _guard_source(sys._getframe(1))
-            if source is not None and is_user_code(source.filename):
+        if len(env.guards) == count and node.is_bool() and _is_of_user(frame := sys._getframe(1)):
+            source = _guard_source(frame)
+            if source is not None and is_user_code(source.filename) and _restricts_inputs(env, node.expr):
                 source.known = True
                 env.guards.append(ShapeGuard(node.expr if value else sympy.Not(node.expr), SLoc(source, None), False))
         return value
@@ -99,20 +104,33 @@ def record_guard_sources() -> Iterator[None]:
         yield
 
 
+def _is_of_user(frame: FrameType | None) -> bool:
+    """Return whether the user's code evaluates a condition, or Dynamo for it."""
+    file = "" if (frame := _evaluating(frame)) is None else frame.f_code.co_filename
+    return is_user_code(file) or file.startswith(_DYNAMO)
+
+
+def _evaluating(frame: FrameType | None) -> FrameType | None:
+    """Return the frame that torch would record with a guard."""
+    skipped = uninteresting_files()
+    while frame is not None and ((file := frame.f_code.co_filename) in skipped or file == __file__):
+        frame = frame.f_back
+    return frame
+
+
 def _guard_source(frame: FrameType | None) -> _GuardSource | None:
     """Return the frame that torch would record, with the user's line."""
-    converts = False
-    while frame is not None and (frame.f_code.co_filename == __file__ or frame.f_code.co_filename in uninteresting_files()):
-        converts, frame = converts or frame.f_code.co_name in _CONVERSIONS, frame.f_back
+    inner, frame = frame, _evaluating(frame)
     if frame is None:
         return None
-    users = user_line_above(frame) if is_exporting() else SourceLocation()
     file, line = frame.f_code.co_filename, frame.f_lineno
-    interpreted = file.startswith(_DYNAMO) and file != guards.__file__
-    if interpreted:
-        file, line = users.file, users.line
     source = _GuardSource(file, line, frame.f_code.co_name, lookup_line=False)
-    source.users, source.converts, source.interpreted = users, converts, interpreted
+    while inner is not frame and inner is not None:
+        source.converts, inner = source.converts or inner.f_code.co_name in _CONVERSIONS, inner.f_back
+    source.place = user_line_above(frame) if is_exporting() else ("", 0)
+    source.interpreted = file.startswith(_DYNAMO) and file != guards.__file__
+    if source.interpreted:
+        source.filename, source.lineno = source.place
     return source
 
 

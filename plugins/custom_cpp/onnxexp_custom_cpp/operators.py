@@ -11,8 +11,8 @@ import torch
 
 from onnxexp import Builder, OptionError, SymbolicTable
 from onnxexp.torch_ops import schemas
-from onnxexp_custom_cpp.bodies.in_work import bodies_in_work
-from onnxexp_custom_cpp.call_form import CallForm
+from onnxexp_custom_cpp.argument_mapping import ArgumentMapping
+from onnxexp_custom_cpp.bodies.bodies_in_progress import bodies_in_progress
 
 EMITTED = "custom-cpp.emitted"
 """Key in `ExportContext.plugin_data`: the operators of the model, by the names in ONNX."""
@@ -74,12 +74,12 @@ class Operator:
     def name(self) -> str:
         return self.onnx.partition("::")[2]
 
-    def form(self, overload: str) -> CallForm:
-        """Return the form of a call of one overload.
+    def form(self, overload: str) -> ArgumentMapping:
+        """Map the arguments of one overload to ONNX inputs and attributes.
 
         Raises OptionError where its schema and `attrs` disagree.
         """
-        return CallForm.of(_schema(overload), self.attrs)
+        return ArgumentMapping.of(_schema(overload), self.attrs)
 
 
 class OperatorTable(SymbolicTable):
@@ -98,7 +98,7 @@ class OperatorTable(SymbolicTable):
         """Add an operator; `override` replaces the one of the same version."""
         if operator.symbolic is None:
             for schema in schemas(operator.torch):  # none yet, where the library of the operator is loaded later
-                CallForm.of(schema, operator.attrs)
+                ArgumentMapping.of(schema, operator.attrs)
         versions = self._versions.get(operator.torch)
         if versions is None:
             versions = self._versions[operator.torch] = {}
@@ -136,7 +136,7 @@ def _lower(versions: Mapping[int, Operator], op: Builder, args: Sequence[Any]) -
     if not versions:
         op.decline("its registration was removed")
     operator = _chosen(versions, op)
-    if operator.onnx in bodies_in_work():
+    if operator.onnx in bodies_in_progress():
         op.decline("its body is being exported")
     domain = op.domain(operator.domain, op.custom_opsets.get(operator.domain, operator.version))
     emitted = op.context.plugin_data.get(EMITTED)
@@ -144,11 +144,11 @@ def _lower(versions: Mapping[int, Operator], op: Builder, args: Sequence[Any]) -
         raise op.error(f"{operator.torch} needs the plugin custom-cpp, which is off: give its name in `plugins`, or enable it")
     if operator.symbolic is not None:
         return operator.symbolic(op, *args)
-    form = operator.form(op.node.op)
-    inputs, attributes = form.split(op, args)
-    emitted[operator.onnx] = operator, form
-    if any(not str(each.type).startswith("Tensor") for each in form.schema.returns):
-        raise op.error(f"{form.schema}: a custom operator returns tensors; give a symbolic for other results")
+    mapping = operator.form(op.node.op)
+    inputs, attributes = mapping.split(op, args)
+    emitted[operator.onnx] = operator, mapping
+    if any(not str(each.type).startswith("Tensor") for each in mapping.schema.returns):
+        raise op.error(f"{mapping.schema}: a custom operator returns tensors; give a symbolic for other results")
     return domain.call(operator.name, *inputs, outputs=len(op.node.outputs), **attributes)
 
 

@@ -48,10 +48,10 @@ def write_mapping(context: ExportContext) -> Callable[[ir.Model], bool]:
         if emitted:
             model.metadata_props[METADATA] = json.dumps(
                 {
-                    name: {"torch": form.name, "attributes": dict(form.attributes)}
+                    name: {"torch": mapping.name, "attributes": dict(mapping.attributes)}
                     | ({"libraries": operator.libraries} if operator.libraries else {})
                     | ({"modules": operator.modules} if operator.modules else {})
-                    for name, (operator, form) in sorted(emitted.items())
+                    for name, (operator, mapping) in sorted(emitted.items())
                 }
             )
         return bool(emitted)

@@ -1,4 +1,4 @@
-"""Attention with a key-value cache: GroupQueryAttention."""
+"""Attention with a key-value cache, as GroupQueryAttention of ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -28,13 +28,15 @@ _WIDTH = 8
 
 
 def attend_with_cache(op: Builder) -> Tensor | None:
-    """Lower scaled_dot_product_attention of a cache that its arguments extend.
+    """Lower scaled_dot_product_attention where keys and values extend a cache.
 
-    The kernel of GroupQueryAttention takes several queries after a past only for a batch of 1, and divides by a batch of 0. With
-    a cache that grows, it computes a single query: for many it is slower than the composition. With a cache of a fixed size, it
-    computes the first queries too, since it reads only the tokens that are there. ``If`` chooses the composition for others.
-    The kernel's causal mask hides nothing from a single query; from the first ones it hides what their own mask hides, too. Any
-    mask becomes the `attention_bias`.
+    The kernel of GroupQueryAttention has limits: after a past it takes several queries only for a batch of 1, and it divides by
+    a batch of 0. With a cache that grows, it is used for a single query only, since for many it is slower than the composition.
+    With a cache of a fixed size, it also computes the first queries, since it reads only the tokens that are there. For all
+    other queries, ``If`` chooses the composition at run time.
+
+    The kernel's own causal mask hides nothing from a single query. From the first queries it hides only what their own mask
+    hides. Any mask becomes the `attention_bias`.
 
     Returns None where the operator does not fit.
     """
@@ -46,12 +48,12 @@ def attend_with_cache(op: Builder) -> Tensor | None:
     keys, values = find_cache(op, key, query), find_cache(op, value, query)
     if keys is not None and keys.length is None and op.opset >= FIRST_WITH_ATTENTION:
         return None
-    if keys is None or values is None or not _fits(op, query, keys, values, mask):
+    if keys is None or values is None or not _fits_operator(op, query, keys, values, mask):
         return None
-    cond = _chosen(op, query, keys)
+    cond = _fits_kernel(op, query, keys)
     if cond is False:
         return None
-    call = _Call(op, query, keys, values, mask, scale)
+    call = _GroupQueryAttention(op, query, keys, values, mask, scale)
     results = call() if cond is True else []
     if cond is not True:
         composed = [packed(op, _composed(op)), keys.present, values.present]
@@ -61,15 +63,16 @@ def attend_with_cache(op: Builder) -> Tensor | None:
     return split(op, results[0], query.shape or ())
 
 
-def _fits(op: Builder, query: Tensor, keys: Cache, values: Cache, mask: Tensor | None) -> bool:
-    alike = keys.past.shape == values.past.shape and keys.new.shape == values.new.shape
+def _fits_operator(op: Builder, query: Tensor, keys: Cache, values: Cache, mask: Tensor | None) -> bool:
+    """Return whether GroupQueryAttention has a form for these dtypes and shapes."""
+    same_shapes = keys.past.shape == values.past.shape and keys.new.shape == values.new.shape
     if keys.length is not None or values.length is not None:
-        alike = alike and _same_length(keys, values) and hides_later_keys(op, mask, keys)
-    if query.dtype not in (torch.float32, torch.float16) or not alike:
+        same_shapes = same_shapes and _same_length(keys, values) and hides_later_keys(op, mask, keys)
+    if query.dtype not in (torch.float32, torch.float16) or not same_shapes:
         return False
     heads, width = heads_of(query)
-    own, same_width = heads_of(keys.new)
-    if not own or not width or width != same_width or width % _WIDTH or heads % own:
+    key_heads, key_width = heads_of(keys.new)
+    if not key_heads or not width or width != key_width or width % _WIDTH or heads % key_heads:
         return False
     return (query.shape or ())[2] == (keys.new.shape or ())[2] and (mask is None or fits_mask(mask, query, keys.present))
 
@@ -78,7 +81,7 @@ def _same_length(keys: Cache, values: Cache) -> bool:
     return keys.length is not None and values.length is not None and keys.length.value is values.length.value
 
 
-class _Call:
+class _GroupQueryAttention:
     """One call of GroupQueryAttention, whose attention bias is the mask."""
 
     def __init__(self, op: Builder, query: Tensor, keys: Cache, values: Cache, mask: Tensor | None, scale: float | None) -> None:
@@ -93,7 +96,7 @@ class _Call:
         self._inputs = [packed(op, x) for x in (query, keys.new, values.new)]
 
     def __call__(self) -> list[Tensor]:
-        """Emit it; return the packed result, and the present keys and values."""
+        """Emit the node; return the packed result, and the present keys and values."""
         op, (batch, _, length, _) = self._op, self._query.shape or ()
         heads, width = heads_of(self._query)
         bias = [] if self._bias is None else [None, None, None, self._bias]
@@ -103,8 +106,8 @@ class _Call:
             num_heads=heads, kv_num_heads=(pasts[0].shape or ())[1], scale=self._scale, outputs=3,
         )  # fmt: skip
         result.stamp(TensorType(self._query.dtype, (batch, length, heads * width)))
-        for made, cache in zip(presents, self._caches, strict=True):
-            made.stamp(TensorType(self._query.dtype, cache.present.shape))
+        for present, cache in zip(presents, self._caches, strict=True):
+            present.stamp(TensorType(self._query.dtype, cache.present.shape))
         return [result if self._keep is None else op.Mul(result, self._keep), *presents]
 
 
@@ -115,7 +118,7 @@ def _total(op: Builder, cache: Cache) -> Any:
     return op.Add(op.Reshape(cache.length, []), size_of(op, cache.new, 2))
 
 
-def _chosen(op: Builder, query: Tensor, cache: Cache) -> Any:
+def _fits_kernel(op: Builder, query: Tensor, cache: Cache) -> Any:
     """Return whether the kernel computes these queries: True, False, or a bool tensor."""
     batch, _, count, _ = query.shape or ()
     if batch == 0 or count == 0:
@@ -126,8 +129,11 @@ def _chosen(op: Builder, query: Tensor, cache: Cache) -> Any:
         checks = [op.Or(*checks, first)]
     elif isinstance(count, int) and count != 1:
         return False
-    checks += [] if isinstance(batch, int) else [op.Greater(size_of(op, query, 0), 0)]
-    return op.And(*checks) if len(checks) == 2 else (checks or [True])[0]
+    if not isinstance(batch, int):
+        checks.append(op.Greater(size_of(op, query, 0), 0))
+    if not checks:
+        return True
+    return op.And(*checks) if len(checks) == 2 else checks[0]
 
 
 def _composed(op: Builder) -> Tensor:
@@ -143,7 +149,7 @@ def _composed(op: Builder) -> Tensor:
 
 
 def heads_of(x: Tensor) -> tuple[int, int]:
-    """Heads and width of [batch, heads, sequence, width]; 0 where one is dynamic."""
+    """Return heads and width of [batch, heads, sequence, width], 0 for a dynamic size."""
     _, heads, _, width = x.shape or ("", "", "", "")
     return heads if isinstance(heads, int) else 0, width if isinstance(width, int) else 0
 
@@ -158,19 +164,19 @@ def packed(op: Builder, x: Tensor) -> Tensor:
     """View [batch, heads, sequence, width] as [batch, sequence, heads * width]."""
     batch, _, length, _ = x.shape or ()
     heads, width = heads_of(x)
-    moved = op.Transpose(x, perm=[0, 2, 1, 3])
-    moved.stamp(TensorType(None, (batch, length, heads, width)))
-    made = op.Reshape(moved, [0, 0, heads * width])
-    made.stamp(TensorType(None, (batch, length, heads * width)))
-    return made
+    transposed = op.Transpose(x, perm=[0, 2, 1, 3])
+    transposed.stamp(TensorType(None, (batch, length, heads, width)))
+    joined = op.Reshape(transposed, [0, 0, heads * width])
+    joined.stamp(TensorType(None, (batch, length, heads * width)))
+    return joined
 
 
 def split(op: Builder, x: Tensor, sizes: Sequence[Dim]) -> Tensor:
     """View [batch, sequence, heads * width] as [batch, heads, sequence, width]."""
     batch, heads, length, width = sizes
-    made = op.Reshape(x, [0, 0, heads, width])
-    made.stamp(TensorType(None, (batch, length, heads, width)))
-    return op.Transpose(made, perm=[0, 2, 1, 3])
+    separate = op.Reshape(x, [0, 0, heads, width])
+    separate.stamp(TensorType(None, (batch, length, heads, width)))
+    return op.Transpose(separate, perm=[0, 2, 1, 3])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -199,7 +199,7 @@ def _kind(node: ir.Node) -> Hashable:
     return family(node.op_type)
 
 
-_SCALES = {
+_SCALE_INPUTS = {
     "QLinearConv": 6, "QLinearMatMul": 6, "QLinearAdd": 6, "QLinearMul": 6, "QGemm": 7, "QLinearConcat": 0,
     "QLinearAveragePool": 3, "QLinearGlobalAveragePool": 3, "QLinearSigmoid": 3, "QLinearLeakyRelu": 3, "QLinearSoftmax": 3,
 }  # fmt: skip
@@ -222,7 +222,7 @@ class LayerValue:
     zero_point: ir.Value | None = None
 
     @property
-    def limited(self) -> bool:
+    def begins_at_zero(self) -> bool:
         """Whether the integers begin at 0.0, so that QuantizeLinear does what Relu does."""
         zero = self.zero_point.const_value if self.zero_point is not None else None
         return zero is not None and zero.dtype.is_integer() and bool(np.all(zero.numpy() == zero.dtype.min))
@@ -233,16 +233,19 @@ class LayerValue:
 
     def read(self, computed: Mapping[str, Any]) -> Any:
         """Return the value in float; None if it is none of the computed ones."""
-        found = computed.get(self.value.name or "")
-        if found is None or self.scale is None:
-            return None if found is None or found.dtype.kind != "f" else found  # integers without a scale mean nothing
+        numbers = computed.get(self.value.name or "")
+        if numbers is None:
+            return None
+        if self.scale is None:
+            return numbers if numbers.dtype.kind == "f" else None  # integers without a scale mean nothing
         scale, zero = _contents(self.scale, computed), _contents(self.zero_point, computed)
         if scale is None or scale.size != 1:  # activations have one scale
             return None
-        return (found.astype(np.float32) - (0 if zero is None else zero.astype(np.float32))) * scale
+        return (numbers.astype(np.float32) - (0 if zero is None else zero.astype(np.float32))) * scale
 
 
 def _contents(value: ir.Value | None, computed: Mapping[str, Any]) -> Any:
+    """Return a constant or a computed value as an array; None if there is none."""
     if value is None:
         return None
     return value.const_value.numpy() if value.const_value is not None else computed.get(value.name or "")
@@ -250,8 +253,8 @@ def _contents(value: ir.Value | None, computed: Mapping[str, Any]) -> Any:
 
 def quantized_value(node: ir.Node) -> LayerValue | None:
     """Return a layer's value in the quantized model, after a following QuantizeLinear."""
-    if node.op_type in _SCALES:
-        return LayerValue(node.outputs[0], (), *_parameters_after(node, node, _SCALES[node.op_type]))
+    if node.op_type in _SCALE_INPUTS:
+        return LayerValue(node.outputs[0], (), *_parameters_after(node, node, _SCALE_INPUTS[node.op_type]))
     if node.op_type in MOVING and (found := _parameters_of(node.inputs[0])) is not None:
         return LayerValue(node.outputs[0], (), *found)
     start = _after_integers(node) if node.op_type in ("MatMulInteger", "ConvInteger") else node
@@ -260,7 +263,7 @@ def quantized_value(node: ir.Node) -> LayerValue | None:
     for each in after.between:
         if each.op_type in MOVING:
             return LayerValue(value, tuple(activations))
-        if _counts(each):
+        if _is_activation_or_scaling(each):
             activations.append(each.op_type)
         value = each.outputs[0]
     if after.quantize is None:
@@ -282,14 +285,14 @@ def float_value(node: ir.Node, quantized: LayerValue) -> LayerValue | None:
             break
         if expected[:1] == [each.op_type]:
             expected.pop(0)
-        elif _counts(each) and not (quantized.limited and each.op_type in ("Relu", "Clip")):
+        elif _is_activation_or_scaling(each) and not (quantized.begins_at_zero and each.op_type in ("Relu", "Clip")):
             break
         value = each.outputs[0]
     return None if expected else LayerValue(value, quantized.activations)
 
 
-def _counts(node: ir.Node) -> bool:
-    """Return whether a node is more than a bias or a folded normalization."""
+def _is_activation_or_scaling(node: ir.Node) -> bool:
+    """Return whether a node is an activation or scaling, not a bias or normalization."""
     return node.op_type == "Mul" or (node.op_type in ACTIVATIONS and node.op_type != "BatchNormalization")
 
 
@@ -306,8 +309,8 @@ def _after_integers(node: ir.Node) -> ir.Node:
 def _parameters_of(value: ir.Value | None) -> tuple[ir.Value | None, ir.Value | None] | None:
     """Find the scale and zero point of integers, through moves; None if unknown."""
     while value is not None and (node := value.producer()) is not None:
-        if node.op_type == "QuantizeLinear" or node.op_type in _SCALES:
-            return _parameters(node, _SCALES.get(node.op_type, 1))
+        if node.op_type == "QuantizeLinear" or node.op_type in _SCALE_INPUTS:
+            return _parameters(node, _SCALE_INPUTS.get(node.op_type, 1))
         if node.op_type not in MOVING and node.op_type != "Clip":
             return None
         value = node.inputs[0]

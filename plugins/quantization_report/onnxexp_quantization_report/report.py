@@ -1,4 +1,4 @@
-"""The report on a quantized model."""
+"""The report on a quantized model: what ran as integers, times and errors."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ class Report:
 
     @property
     def fallen_back(self) -> list[Layer]:
+        """The layers that ran in float."""
         return [layer for layer in self.layers if layer.state == FLOAT]
 
     def fallen_back_by_code(self) -> list[list[Layer]]:
@@ -69,17 +70,18 @@ class Report:
 
     def times(self) -> str:
         """Return the operators that take the most time."""
-        shares = [f"{name} {100 * value / self.seconds:.0f} %" for name, value in self.operators.items()][:6]
+        longest = list(self.operators.items())[:6]
+        shares = [f"{name} {100 * seconds / self.seconds:.0f} %" for name, seconds in longest]
         return f"{1e3 * self.seconds:.3f} ms, {', '.join(shares)}"
 
     def fixes(self) -> Iterator[str]:
         """Yield a line for each reason why layers fell back, with its fix."""
-        for found in self.fallen_back_by_code():
-            names = ", ".join(layer.name for layer in found[:3]) + (", …" if len(found) > 3 else "")
-            yield f"{names}: {found[0].fix}"
+        for group in self.fallen_back_by_code():
+            names = ", ".join(layer.name for layer in group[:3]) + (", …" if len(group) > 3 else "")
+            yield f"{names}: {group[0].fix}"
 
     def summary(self) -> Iterator[str]:
-        """Describe what became of the layers, in a few lines."""
+        """Count the layers by state, and summarize the errors, in a few lines."""
         counted = Counter(layer.state for layer in self.layers)
         number = len(self.layers)
         others = [
@@ -129,15 +131,15 @@ def make(options: argparse.Namespace, folder: Path, progress: Progress) -> Repor
     feeds = example_feeds.from_file(file.model, options.input) if options.input else example_feeds.random_feeds(file.model, sizes)
     progress.stage(f"running {options.file}")
     measured = measured_run.run(file, feeds, options.runs, folder, options.threads)
-    found = layers(file, measured.graph)
-    measured_run.time_layers(found, measured)
+    model_layers = layers(file, measured.graph)
+    measured_run.time_layers(model_layers, measured)
     comparison = None
     if options.against:
         progress.stage(f"loading {options.against}")
         other = float_model(options.against, file)
         progress.stage(f"comparing with {options.against}")
-        comparison = compare(file, found, other, feeds, options.threads)
+        comparison = compare(file, model_layers, other, feeds, options.threads)
     shapes = {name: list(array.shape) for name, array in feeds.items()}
     from onnxruntime import __version__ as version  # after the run, which reports a missing ONNX Runtime
 
-    return Report(str(options.file), options.against or "", version, shapes, found, measured.operators, comparison)
+    return Report(str(options.file), options.against or "", version, shapes, model_layers, measured.operators, comparison)

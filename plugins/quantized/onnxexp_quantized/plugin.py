@@ -20,7 +20,7 @@ from onnxexp_quantized.capture.model_patches import calls_quantizing, is_quantiz
 from onnxexp_quantized.capture.refusals import check_model
 from onnxexp_quantized.lowering import (
     choose_parameters,
-    dynamic,
+    dynamic_quantization,
     fake_quantization,
     integer_products,
     quantize_and_dequantize,
@@ -29,7 +29,7 @@ from onnxexp_quantized.lowering import (
     torchao_affine,
 )
 from onnxexp_quantized.lowering.affine import NARROW
-from onnxexp_quantized.lowering.dynamic import DYNAMIC
+from onnxexp_quantized.lowering.dynamic_quantization import DYNAMIC
 from onnxexp_quantized.lowering.integer_products import join_zero_points
 from onnxexp_quantized.lowering.stored_weights import keep_stored
 from onnxexp_quantized.passes.averages import Averages
@@ -41,7 +41,7 @@ from onnxexp_quantized.passes.own_biases import OwnBiases
 from onnxexp_quantized.passes.unsigned_activations import UnsignedActivations
 from onnxexp_quantized.styles.operator_style import STYLES, OperatorStyle
 from onnxexp_quantized.torchscript.program import as_program, programs_in
-from onnxexp_quantized.weights.float_weights import FloatWeights
+from onnxexp_quantized.weights.dequantize_by_arithmetic import FloatWeights
 from onnxexp_quantized.weights.fold_scales import LIBRARY_WEIGHTS, FoldScales, library_weights
 from onnxexp_quantized.weights.layout import ArrangeWeights
 from onnxexp_quantized.weights.narrow import NarrowWeights
@@ -50,7 +50,7 @@ _decomposed = SymbolicTable("quantized_decomposed")
 _decomposed.include(quantize_and_dequantize.table, choose_parameters.table)
 
 _of_captures = SymbolicTable("onnxexp_quantized")
-_of_captures.include(dynamic.table, recurrent.table)
+_of_captures.include(dynamic_quantization.table, recurrent.table)
 
 _aten = SymbolicTable("aten")
 _aten.include(fake_quantization.table, integer_products.table)

@@ -31,7 +31,7 @@ def document(
     Args:
         program: The program.
         mismatch: The result of `ONNXProgram.find_mismatch`, for the errors.
-        profile: The result of `profiled`, for the times.
+        profile: The result of `measure_operator_times`, for the times.
         warnings: The warnings of the export.
         problems: Why operators could not be lowered.
     """

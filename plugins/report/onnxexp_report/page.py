@@ -1,4 +1,4 @@
-"""Write the page: one HTML file with its style, its script and its document."""
+"""Write the report: one HTML file with its style, its script and its document."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PAGE = """<!doctype html>
 def write_page(document: Mapping[str, Any], path: Path) -> None:
     """Write a document as a page, in one step.
 
-    The document is compressed, and encoded in letters that cannot end its element.
+    The document is compressed and encoded as base64, which cannot contain the end tag of its element.
 
     Raises SerializeError where the file cannot be written; an earlier one is then unharmed.
     """
@@ -46,9 +46,9 @@ def write_page(document: Mapping[str, Any], path: Path) -> None:
 
 
 def _asset(name: str) -> str:
-    """Return a file of the bundle.
+    """Read a file of the bundle, and escape the end tags in it.
 
-    An element's end tag inside it would end the element of the page.
+    An end tag inside the file would end the element of the page.
     """
     text = (resources.files("onnxexp_report") / "assets" / name).read_text("utf-8")
     return text.replace("</script", "<\\/script").replace("</style", "<\\/style")

@@ -24,10 +24,10 @@ class ReportPage:
         if path.suffix.lower() not in (".html", ".htm"):
             return None
         from onnxexp_report.document import document
+        from onnxexp_report.operator_times import measure_operator_times
         from onnxexp_report.page import write_page
-        from onnxexp_report.profile import profiled
 
-        times = profiled(program) if profile else None
+        times = measure_operator_times(program) if profile else None
         write_page(document(program, mismatch=mismatch, profile=times, warnings=warnings, problems=problems), path)
         return True
 

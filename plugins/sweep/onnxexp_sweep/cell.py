@@ -52,7 +52,7 @@ def run(job: Mapping[str, Any], folder: Path, record: Record) -> None:
     """Run a cell; `record` gets its status.
 
     Args:
-        job: What `onnxexp_sweep.cells.Cell.job` returns.
+        job: What `onnxexp_sweep.cell_list.Cell.job` returns.
         folder: An empty folder for the model's files.
         record: Its `status` becomes "ok"; "differs" where the verification finds differences; "failed" or "memory" where a step
             raises, with the reason.

@@ -76,7 +76,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 def _sweep(options: argparse.Namespace, output: Output) -> int:
     zoo = read_zoo(options.zoo)
-    from onnxexp_sweep.cells import cells_of
+    from onnxexp_sweep.cell_list import cells_of
 
     opsets = options.opset or zoo.opsets or (_OPSET,)
     frontends = options.frontend or zoo.frontends or ("auto",)

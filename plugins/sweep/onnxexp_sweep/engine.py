@@ -17,7 +17,7 @@ import dask
 from distributed import Client, KilledWorker, LocalCluster, Security, as_completed
 
 from onnxexp import OnnxExporterError, OptionError
-from onnxexp_sweep.cells import Cell
+from onnxexp_sweep.cell_list import Cell
 from onnxexp_sweep.progress import SweepProgress, short_reason
 from onnxexp_sweep.results import Results, row_of
 from onnxexp_sweep.versions import PACKAGES, differences, installed
@@ -188,7 +188,7 @@ def finished_cells(
 
     Args:
         client: Where to run them.
-        jobs: From `onnxexp_sweep.cells.Cell.job`.
+        jobs: From `onnxexp_sweep.cell_list.Cell.job`.
         started: Called with a dict with ``key``, ``name`` and ``place`` whenever a worker begins a cell, in another thread.
         preload: Modules that each worker imports once, before its first cell.
     """

@@ -1,4 +1,4 @@
-"""The results, or a comparison, as a page: one file without any other.
+"""Write the results of a sweep, or a comparison, as a self-contained HTML page.
 
 `page/page.html` is its template.
 """
@@ -61,11 +61,12 @@ def page(title: str, rows: Sequence[_Row], comparison: Comparison | None = None)
 
 
 def _versions(rows: Sequence[Mapping[str, Any]]) -> str:
-    found = {name: sorted({row[name.replace("-", "_")] or "" for row in rows}) for name in PACKAGES}
-    return ", ".join(f"{name} {' or '.join(numbers)}" for name, numbers in found.items() if numbers)
+    versions = {name: sorted({row[name.replace("-", "_")] or "" for row in rows}) for name in PACKAGES}
+    return ", ".join(f"{name} {' or '.join(numbers)}" for name, numbers in versions.items() if numbers)
 
 
 def _value(row: Mapping[str, Any], name: str) -> Any:
+    """Return a row's value in a column, in types of JSON."""
     if name == "versions":
         return [f"{each} {row[each.replace('-', '_')]}" for each in PACKAGES] + _pairs(row["plugins"])
     if name in ("options", "stages"):

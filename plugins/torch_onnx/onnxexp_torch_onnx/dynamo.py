@@ -1,4 +1,4 @@
-"""The names of the preview exporter on TorchDynamo in torch 2.1 and 2.2."""
+"""`dynamo_export`, the preview exporter of torch 2.1 and 2.2, with its classes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _key(namespace: str, op_name: str, overload: str | None) -> str:
 
 @dataclasses.dataclass
 class ONNXFakeContext:
-    """The result of `enable_fake_mode`, in which models have no weights."""
+    """The fake mode of `enable_fake_mode`, in which models have no weights."""
 
     fake_mode: FakeTensorMode
 
@@ -226,7 +226,7 @@ class ExportOutput:
         missing = [name for name in weights if name not in state]
         if missing:
             raise onnxexp.OptionError(f"model_state_dict has no {', '.join(missing[:5])}")
-        for value in [each for each in model.graph.inputs if each.name in weights]:
+        for value in [value for value in model.graph.inputs if value.name in weights]:
             model.graph.inputs.remove(value)
             value.const_value = TorchTensor(state[str(value.name)].detach())
             value.const_value.name = value.name
@@ -236,7 +236,10 @@ class ExportOutput:
 
 
 class FailedExport(ExportOutput):
-    """The `export_output` of an error: the diagnostics of an export without a program."""
+    """The `export_output` of an error: an output without a program.
+
+    It has the diagnostics. Its `program` raises the error.
+    """
 
     def __init__(self, error: OnnxExporterError, options: ExportOptions, diagnostics: DiagnosticContext) -> None:
         self.error = error
@@ -260,23 +263,17 @@ def dynamo_export(
     diagnostics = DiagnosticContext()
     try:
         with diagnostics.recording():
-            program = _exported(model, model_args, model_kwargs, options)
+            program = _export(model, model_args, model_kwargs, options)
     except OnnxExporterError as error:
         vars(error)["export_output"] = FailedExport(error, options, diagnostics)
         raise
     return ExportOutput(program, options.fake_context, diagnostics)
 
 
-def _exported(model: Any, model_args: tuple[Any, ...], model_kwargs: dict[str, Any], options: ExportOptions) -> ONNXProgram:
+def _export(model: Any, model_args: tuple[Any, ...], model_kwargs: dict[str, Any], options: ExportOptions) -> ONNXProgram:
     registry = options.onnx_registry
     tables = combined(*([] if registry is None else [registry.table()]), registered().symbolics)
-    shapes: Any = None
-    if options.dynamic_shapes:
-        shapes = pytree.tree_map(
-            lambda leaf: dict.fromkeys(range(leaf.dim()), torch.export.Dim.AUTO) if isinstance(leaf, torch.Tensor) else None,
-            (model_args, model_kwargs),
-        )
-        shapes = {**_by_name(model, shapes[0]), **shapes[1]}
+    shapes = _all_dynamic(model, model_args, model_kwargs) if options.dynamic_shapes else None
     with contextlib.nullcontext() if options.diagnostic_options is None else options.diagnostic_options.applied():
         program = onnxexp.export(
             model, model_args, kwargs=model_kwargs, dynamic_shapes=shapes,
@@ -288,6 +285,12 @@ def _exported(model: Any, model_args: tuple[Any, ...], model_kwargs: dict[str, A
     return program
 
 
-def _by_name(model: Any, shapes: Sequence[Any]) -> dict[str, Any]:
-    parameters = inspect.signature(model.forward if isinstance(model, torch.nn.Module) else model).parameters
-    return dict(zip(parameters, shapes, strict=False))
+def _all_dynamic(model: Any, model_args: tuple[Any, ...], model_kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the dynamic shapes, by parameter, that make every axis dynamic."""
+
+    def all_axes(leaf: Any) -> dict[int, Any] | None:
+        return dict.fromkeys(range(leaf.dim()), torch.export.Dim.AUTO) if isinstance(leaf, torch.Tensor) else None
+
+    positional, named = pytree.tree_map(all_axes, (model_args, model_kwargs))
+    signature = inspect.signature(model.forward if isinstance(model, torch.nn.Module) else model)
+    return dict(signature.bind(*positional, **named).arguments)

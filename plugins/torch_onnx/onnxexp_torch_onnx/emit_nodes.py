@@ -278,12 +278,12 @@ def _attribute(name: str, kind: str, value: Any) -> ir.Attr:
     return ir.Attr(name, _KINDS[kind], value)
 
 
-_ALL = {
+_ONE_DTYPE = {
     "Add", "Sub", "Mul", "Div", "Pow", "Mod", "Gemm", "MatMul", "Conv", "Concat", "Min", "Max",
     "Greater", "Less", "Equal", "GreaterOrEqual", "LessOrEqual",
 }  # fmt: skip
 """Operators whose inputs all have one dtype."""
-_FROM = {"Where": 1, "Clip": 0}
+_ONE_DTYPE_FROM = {"Where": 1, "Clip": 0}
 """Operators whose inputs from this index on have one dtype."""
 
 
@@ -292,18 +292,18 @@ def align_dtypes(op: Builder, name: str, inputs: Sequence[Any]) -> list[Any]:
 
     0-d tensors take the dtype of the others, unless their dtype has a higher category. For Clip, the first input has the dtype.
     """
-    start = 0 if name in _ALL else _FROM.get(name)
+    start = 0 if name in _ONE_DTYPE else _ONE_DTYPE_FROM.get(name)
     if start is None:
         return list(inputs)
-    tensors = [each for each in inputs[start:] if isinstance(each, Tensor)]
-    for each in tensors:
-        if each.known_dtype is None:
-            op.infer(each)
-    dtypes = {each.known_dtype for each in tensors}
+    tensors = [value for value in inputs[start:] if isinstance(value, Tensor)]
+    for tensor in tensors:
+        if tensor.known_dtype is None:
+            op.infer(tensor)
+    dtypes = {tensor.known_dtype for tensor in tensors}
     if len(dtypes) < 2 or None in dtypes:
         return list(inputs)
     common = tensors[0].dtype if name == "Clip" else _promote(tensors)
-    return [op.cast(each, common) if index >= start and isinstance(each, Tensor) else each for index, each in enumerate(inputs)]
+    return [*inputs[:start], *(op.cast(value, common) if isinstance(value, Tensor) else value for value in inputs[start:])]
 
 
 def _promote(tensors: Sequence[Tensor]) -> torch.dtype:
@@ -311,12 +311,18 @@ def _promote(tensors: Sequence[Tensor]) -> torch.dtype:
 
     A 0-d tensor counts only if its dtype is of a higher category than the others.
     """
-    groups = [[each.dtype for each in tensors if (each.rank == 0) is scalar] for scalar in (False, True)]
-    dimensioned, scalar = (functools.reduce(torch.promote_types, group) if group else None for group in groups)
-    if dimensioned is None or scalar is None:
-        return dimensioned or scalar or torch.float32
-    return dimensioned if _category(scalar) <= _category(dimensioned) else scalar
+    scalars = [tensor.dtype for tensor in tensors if tensor.rank == 0]
+    others = [tensor.dtype for tensor in tensors if tensor.rank != 0]
+    if not scalars or not others:
+        return functools.reduce(torch.promote_types, scalars or others)
+    scalar, other = functools.reduce(torch.promote_types, scalars), functools.reduce(torch.promote_types, others)
+    return other if _category(scalar) <= _category(other) else scalar
 
 
 def _category(dtype: torch.dtype) -> int:
-    return 3 if dtype.is_complex else 2 if dtype.is_floating_point else 0 if dtype == torch.bool else 1
+    """Return a dtype's place in the order bool, integer, floating, complex."""
+    if dtype == torch.bool:
+        return 0
+    if dtype.is_complex:
+        return 3
+    return 2 if dtype.is_floating_point else 1

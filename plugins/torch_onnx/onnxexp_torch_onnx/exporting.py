@@ -25,7 +25,7 @@ from onnxexp_torch_onnx.graph_text import PARAMETER, graph_text
 from onnxexp_torch_onnx.module_functions import ModuleFunctions, check_opset
 from onnxexp_torch_onnx.number_inputs import Example, export_with_number_inputs, read_example, take_floats_as_doubles
 from onnxexp_torch_onnx.onnxscript_symbolics import combined, translations
-from onnxexp_torch_onnx.quantized_values import quantized_as_parts, with_quantized_parts
+from onnxexp_torch_onnx.quantized_inputs_and_outputs import quantized_as_parts, with_quantized_parts
 from onnxexp_torch_onnx.registry import registered
 from onnxexp_torch_onnx.settings import settings
 

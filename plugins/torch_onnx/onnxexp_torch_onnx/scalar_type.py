@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -67,9 +67,9 @@ class JitScalarType(enum.IntEnum):
 
         Raises OnnxExporterError if no scalar type has the name.
         """
-        for each, (jit_name, cpp_name, _) in _FACTS.items():
-            if name in (jit_name, cpp_name):
-                return each
+        for scalar_type, description in _DESCRIPTIONS.items():
+            if name in (description.jit_name, description.cpp_name):
+                return scalar_type
         raise OnnxExporterError(f"there is no scalar type called {name!r}")
 
     _from_name = from_name
@@ -100,25 +100,25 @@ class JitScalarType(enum.IntEnum):
 
     def scalar_name(self) -> str:
         """Return the name in the JIT, such as ``Float``."""
-        return _FACTS[self][0]
+        return _DESCRIPTIONS[self].jit_name
 
     def torch_name(self) -> str:
         """Return the name in C++, such as ``int64_t``."""
-        return _FACTS[self][1]
+        return _DESCRIPTIONS[self].cpp_name
 
     def dtype(self) -> torch.dtype:
         """Return the torch dtype.
 
         Raises OnnxExporterError for UNDEFINED.
         """
-        found = _FACTS[self][2]
-        if found is None:
+        dtype = _DESCRIPTIONS[self].dtype
+        if dtype is None:
             raise OnnxExporterError("the scalar type is undefined")
-        return found
+        return dtype
 
     def onnx_type(self) -> TensorProtoDataType:
         """Return the ONNX element type, for a quantized type that of its storage."""
-        dtype = _STORED.get(self) or _FACTS[self][2]
+        dtype = _STORED.get(self) or _DESCRIPTIONS[self].dtype
         if dtype is None or self is JitScalarType.COMPLEX32:
             return TensorProtoDataType.UNDEFINED
         return TensorProtoDataType(int(onnx_dtype(dtype)))
@@ -128,31 +128,40 @@ class JitScalarType(enum.IntEnum):
         return self.onnx_type() is not TensorProtoDataType.UNDEFINED
 
 
-_FACTS: dict[JitScalarType, tuple[str, str, torch.dtype | None]] = {
-    JitScalarType.UINT8: ("Byte", "uint8_t", torch.uint8),
-    JitScalarType.INT8: ("Char", "int8_t", torch.int8),
-    JitScalarType.INT16: ("Short", "int16_t", torch.int16),
-    JitScalarType.INT: ("Int", "int", torch.int32),
-    JitScalarType.INT64: ("Long", "int64_t", torch.int64),
-    JitScalarType.HALF: ("Half", "half", torch.float16),
-    JitScalarType.FLOAT: ("Float", "float", torch.float32),
-    JitScalarType.DOUBLE: ("Double", "double", torch.float64),
-    JitScalarType.COMPLEX32: ("ComplexHalf", "complex32", torch.complex32),
-    JitScalarType.COMPLEX64: ("ComplexFloat", "complex64", torch.complex64),
-    JitScalarType.COMPLEX128: ("ComplexDouble", "complex128", torch.complex128),
-    JitScalarType.BOOL: ("Bool", "bool", torch.bool),
-    JitScalarType.QINT8: ("QInt8", "qint8", torch.qint8),
-    JitScalarType.QUINT8: ("QUInt8", "quint8", torch.quint8),
-    JitScalarType.QINT32: ("QInt32", "qint32", torch.qint32),
-    JitScalarType.BFLOAT16: ("BFloat16", "bfloat16", torch.bfloat16),
-    JitScalarType.FLOAT8E5M2: ("Float8E5M2", "float8_e5m2", torch.float8_e5m2),
-    JitScalarType.FLOAT8E4M3FN: ("Float8E4M3FN", "float8_e4m3fn", torch.float8_e4m3fn),
-    JitScalarType.FLOAT8E5M2FNUZ: ("Float8E5M2FNUZ", "float8_e5m2fnuz", torch.float8_e5m2fnuz),
-    JitScalarType.FLOAT8E4M3FNUZ: ("Float8E4M3FNUZ", "float8_e4m3fnuz", torch.float8_e4m3fnuz),
-    JitScalarType.UNDEFINED: ("Undefined", "undefined", None),
+class _Description(NamedTuple):
+    """The names of a scalar type in the JIT and in C++, and its dtype."""
+
+    jit_name: str
+    cpp_name: str
+    dtype: torch.dtype | None
+
+
+_DESCRIPTIONS: dict[JitScalarType, _Description] = {
+    JitScalarType.UINT8: _Description("Byte", "uint8_t", torch.uint8),
+    JitScalarType.INT8: _Description("Char", "int8_t", torch.int8),
+    JitScalarType.INT16: _Description("Short", "int16_t", torch.int16),
+    JitScalarType.INT: _Description("Int", "int", torch.int32),
+    JitScalarType.INT64: _Description("Long", "int64_t", torch.int64),
+    JitScalarType.HALF: _Description("Half", "half", torch.float16),
+    JitScalarType.FLOAT: _Description("Float", "float", torch.float32),
+    JitScalarType.DOUBLE: _Description("Double", "double", torch.float64),
+    JitScalarType.COMPLEX32: _Description("ComplexHalf", "complex32", torch.complex32),
+    JitScalarType.COMPLEX64: _Description("ComplexFloat", "complex64", torch.complex64),
+    JitScalarType.COMPLEX128: _Description("ComplexDouble", "complex128", torch.complex128),
+    JitScalarType.BOOL: _Description("Bool", "bool", torch.bool),
+    JitScalarType.QINT8: _Description("QInt8", "qint8", torch.qint8),
+    JitScalarType.QUINT8: _Description("QUInt8", "quint8", torch.quint8),
+    JitScalarType.QINT32: _Description("QInt32", "qint32", torch.qint32),
+    JitScalarType.BFLOAT16: _Description("BFloat16", "bfloat16", torch.bfloat16),
+    JitScalarType.FLOAT8E5M2: _Description("Float8E5M2", "float8_e5m2", torch.float8_e5m2),
+    JitScalarType.FLOAT8E4M3FN: _Description("Float8E4M3FN", "float8_e4m3fn", torch.float8_e4m3fn),
+    JitScalarType.FLOAT8E5M2FNUZ: _Description("Float8E5M2FNUZ", "float8_e5m2fnuz", torch.float8_e5m2fnuz),
+    JitScalarType.FLOAT8E4M3FNUZ: _Description("Float8E4M3FNUZ", "float8_e4m3fnuz", torch.float8_e4m3fnuz),
+    JitScalarType.UNDEFINED: _Description("Undefined", "undefined", None),
 }
-"""For each scalar type: the JIT's name, the C++ name, the dtype."""
 _STORED = {JitScalarType.QINT8: torch.int8, JitScalarType.QUINT8: torch.uint8, JitScalarType.QINT32: torch.int32}
-_BY_DTYPE: dict[torch.dtype | None, JitScalarType] = {dtype: each for each, (_, _, dtype) in _FACTS.items() if dtype is not None}
-_BY_ONNX = {int(each.onnx_type()): each for each in _FACTS if each not in _STORED and each is not JitScalarType.COMPLEX32}
+_BY_DTYPE: dict[torch.dtype | None, JitScalarType] = {
+    description.dtype: scalar_type for scalar_type, description in _DESCRIPTIONS.items() if description.dtype is not None
+}
+_BY_ONNX = {int(each.onnx_type()): each for each in _DESCRIPTIONS if each not in _STORED and each is not JitScalarType.COMPLEX32}
 _BY_JIT_TYPE = {"int": JitScalarType.INT64, "float": JitScalarType.DOUBLE, "bool": JitScalarType.BOOL}

@@ -1,4 +1,4 @@
-"""The names of ``torch.onnx.utils``."""
+"""The functions of ``torch.onnx.utils``, under their names."""
 
 from __future__ import annotations
 
@@ -52,8 +52,9 @@ def unconvertible_ops(
     if error is not None and not isinstance(error, LoweringError):
         raise error
     counts = error.counts if isinstance(error, UnsupportedOperators) else {}
-    missing = [node.op for node, by in report.lowered if not by]
-    missing += [op for op, count in counts.items() for _ in range(count - missing.count(op))]
+    missing = [node.op for node, plugin in report.lowered if not plugin]
+    for op, count in counts.items():
+        missing += [op] * (count - missing.count(op))
     return keeper.graph, [op.partition(".")[0] for op in missing]
 
 
@@ -76,17 +77,19 @@ def _add_block(node: Any) -> Any:
 
 
 def _add_input_to_block(block: Any) -> Any:
+    """Add an input to a block, and return its value."""
     return block.addInputToBlock()
 
 
 def _add_output_to_block(block: Any, value: Any) -> int:
+    """Add a value to the outputs of a block, and return its index."""
     return int(block.registerOutput(value))
 
 
 def _newNode(g: GraphContext, opname: str, outputs: int, *args: Any, **kwargs: Any) -> Any:
-    """Make a node of a symbolic's graph."""
-    made = g.op(opname, *args, outputs=outputs, **kwargs)
-    return (made[0] if isinstance(made, tuple) else made).node()
+    """Add a node to a symbolic's graph, and return it."""
+    result = g.op(opname, *args, outputs=outputs, **kwargs)
+    return (result[0] if isinstance(result, tuple) else result).node()
 
 
 def is_onnxrt_backend_supported() -> bool:

@@ -20,7 +20,7 @@ from onnxexp.checking import find_mismatch as compare_nodes
 from onnxexp.commands import OutputFile
 from onnxexp_torch_onnx.export_state import training_mode
 from onnxexp_torch_onnx.exporting import export
-from onnxexp_torch_onnx.quantized_values import quantized_as_parts, with_quantized_parts
+from onnxexp_torch_onnx.quantized_inputs_and_outputs import quantized_as_parts, with_quantized_parts
 from onnxexp_torch_onnx.registry import registered
 from onnxexp_torch_onnx.settings import settings
 

@@ -45,6 +45,8 @@ def test_products(check):
     case("bhwc,hkc->bhwk", r(2, 3, 4, 5), r(3, 6, 5), dynamic={0: [0]}),
     case("...,...->...", r(2, 3), r(3), dynamic={0: [0]}),
     case(" i j , j k -> k i ", r(2, 3), r(3, 4)),
+    case("abcdefghijklmno,opqrstuvwxyzABC->aC", r(2, *[1] * 13, 3), r(3, *[1] * 13, 2), opsets=(9, 20)),
+    case("abcdefghijklmnopqrstuvwxyzAA->bA", r(*[1] * 26, 2, 2), opsets=(12, 20)),
 )
 def test_equations(check):
     check()

@@ -81,15 +81,16 @@ _ROUNDS = 100
 
 
 def _divisor(op: Builder, one: Tensor, other: Tensor) -> Tensor:
+    """Compute the greatest common divisor of integers that are broadcast together."""
     zero = op.constant(0, one.dtype)
     same_sizes = op.Mul(op.Add(one, other), zero)
 
     def body(number: Tensor, a: Tensor, b: Tensor) -> tuple[Any, list[Tensor], list[Tensor]]:
-        left = op.cast(b, torch.bool)
-        rest = op.Sub(a, op.Mul(op.Div(a, op.Where(left, b, op.constant(1, one.dtype))), b))
-        rest = op.Where(left, rest, zero)
-        going = op.ReduceMax(op.cast(op.cast(rest, torch.bool), torch.int32), keepdims=0)
-        return going, [op.Where(left, b, a), rest], []
+        is_open = op.cast(b, torch.bool)
+        quotient = op.Div(a, op.Where(is_open, b, op.constant(1, one.dtype)))
+        remainder = op.Where(is_open, op.Sub(a, op.Mul(quotient, b)), zero)
+        any_open = op.ReduceMax(op.cast(op.cast(remainder, torch.bool), torch.int32), keepdims=0)
+        return any_open, [op.Where(is_open, b, a), remainder], []
 
     start = op.Abs(op.Add(one, same_sizes)), op.Abs(op.Add(other, same_sizes))
     return op.loop(_ROUNDS, op.constant(True), body, start)[0]
@@ -98,19 +99,19 @@ def _divisor(op: Builder, one: Tensor, other: Tensor) -> Tensor:
 @table("gcd")
 def gcd(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     """gcd(Tensor self, Tensor other) -> Tensor"""
-    one, two = promote(op, self, other)
-    inner = running_dtype(op, "Mul", one.dtype)
-    inner = inner if inner in (torch.int32, torch.int64) else torch.int32
-    return op.cast(_divisor(op, op.cast(one, inner), op.cast(two, inner)), one.dtype)
+    left, right = promote(op, self, other)
+    dtype = running_dtype(op, "Mul", left.dtype)
+    dtype = dtype if dtype in (torch.int32, torch.int64) else torch.int32
+    return op.cast(_divisor(op, op.cast(left, dtype), op.cast(right, dtype)), left.dtype)
 
 
 @table("lcm")
 def lcm(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     """lcm(Tensor self, Tensor other) -> Tensor"""
-    one, two = promote(op, self, other)
-    divisor = gcd(op, one, two)
-    divisor = select(op, op.cast(divisor, torch.bool), divisor, op.constant(1, one.dtype))
-    product = compute(op, "Mul", compute(op, "Div", one, divisor), two)
+    left, right = promote(op, self, other)
+    divisor = gcd(op, left, right)
+    divisor = select(op, op.cast(divisor, torch.bool), divisor, op.constant(1, left.dtype))
+    product = compute(op, "Mul", compute(op, "Div", left, divisor), right)
     return compute(op, "Abs", product)
 
 

@@ -56,12 +56,12 @@ def log_gamma(op: Builder, x: Tensor) -> Tensor:
     """Compute log|gamma(x)| in float64: infinite at 0 and at negative integers."""
     x = op.Max(x, -1e300)  # fmod of minus infinity is NaN
     mirrored = _lanczos(op, op.Abs(op.Sub(x, 0.5)))
-    sine = op.Abs(op.Sin(_turn(op, x)))
+    sine = op.Abs(op.Sin(_reduced_angle(op, x)))
     reflected = op.Sub(math.log(math.pi), op.Add(op.Log(sine), mirrored))
     return where_float64(op, op.Less(x, 0.5), reflected, mirrored)
 
 
-def _turn(op: Builder, x: Tensor) -> Tensor:
+def _reduced_angle(op: Builder, x: Tensor) -> Tensor:
     """Compute pi * x up to a multiple of pi, exactly 0 for integers."""
     return op.Mul(fmod(op, x, 1.0), math.pi)
 
@@ -72,10 +72,10 @@ def _lanczos(op: Builder, x: Tensor) -> Tensor:
     Constant addends are factors in the logarithm.
     """
     factor = math.sqrt(2 * math.pi) * math.exp(-7)
-    places = [k + 0.5 for k in range(len(_LANCZOS))]
-    series = sum_of_terms(op, x, places, op.Reciprocal, [number * factor for number in _LANCZOS])
-    grown = op.Mul(x, op.Sub(op.Log(op.Add(x, 7.0)), 1.0))
-    return op.Add(grown, op.Log(op.Add(series, _LANCZOS_FIRST * factor)))
+    offsets = [k + 0.5 for k in range(len(_LANCZOS))]
+    series = sum_of_terms(op, x, offsets, op.Reciprocal, [number * factor for number in _LANCZOS])
+    leading = op.Mul(x, op.Sub(op.Log(op.Add(x, 7.0)), 1.0))
+    return op.Add(leading, op.Log(op.Add(series, _LANCZOS_FIRST * factor)))
 
 
 @in_float64(table, "digamma", "special_digamma", "special_psi", schema="digamma(Tensor self) -> Tensor")
@@ -86,10 +86,10 @@ def digamma(op: Builder, x: Tensor) -> Tensor:
     series = op.Mul(polynomial(op, op.Mul(inverse, inverse), _DIGAMMA), inverse)
     result = op.Add(op.Log(inverse), op.Mul(op.Add(series, 0.5), inverse))
     result = op.Neg(op.Add(result, sum_of_terms(op, offset, [number + 0.5 for number in range(_SHIFT)], op.Reciprocal)))
-    turn = _turn(op, x)
-    cotangent = op.Div(op.Sin(op.Add(turn, math.pi / 2)), op.Sin(turn))
+    angle = _reduced_angle(op, x)
+    cotangent = op.Div(op.Sin(op.Add(angle, math.pi / 2)), op.Sin(angle))
     result = where_float64(op, op.Less(x, 0.5), op.Sub(result, op.Mul(cotangent, math.pi)), result)
-    return where_float64(op, op.And(equal_float64(op, turn, 0.0), op.Less(x, 0.0)), math.nan, result)
+    return where_float64(op, op.And(equal_float64(op, angle, 0.0), op.Less(x, 0.0)), math.nan, result)
 
 
 @in_float64(
@@ -112,11 +112,11 @@ def zeta(op: Builder, s: Tensor, q: Tensor) -> Tensor:
         n = 2 * number + 1
         step = op.Add(op.Mul(op.Add(s, 2.0 * n + 1), s), float(n * (n + 1)))
         tail = op.Add(op.Mul(op.Mul(tail, step), inverse), _ZETA[number])
-    around = op.Add(op.Add(op.Div(end, op.Sub(s, 1.0)), 0.5), op.Mul(op.Div(s, end), tail))
-    return _outside(op, s, q, op.Add(result, op.Mul(op.Pow(end, exponent), around)))
+    correction = op.Add(op.Add(op.Div(end, op.Sub(s, 1.0)), 0.5), op.Mul(op.Div(s, end), tail))
+    return _with_special_values(op, s, q, op.Add(result, op.Mul(op.Pow(end, exponent), correction)))
 
 
-def _zeta_of_whole(op: Builder, s: int, q: Tensor) -> Tensor:
+def _zeta_of_integer(op: Builder, s: int, q: Tensor) -> Tensor:
     """Compute Hurwitz zeta for an integer s > 1 known at export, except at its poles."""
     exponent = op.constant(-s, torch.float64)
     result = sum_of_terms(op, q, range(_TERMS), lambda terms: op.Pow(terms, exponent))
@@ -124,24 +124,24 @@ def _zeta_of_whole(op: Builder, s: int, q: Tensor) -> Tensor:
     inverse = op.Reciprocal(end)
     coefficients = [coefficient * math.prod(range(s, s + 2 * number + 1)) for number, coefficient in enumerate(_ZETA)]
     tail = op.Mul(polynomial(op, op.Mul(inverse, inverse), coefficients[::-1]), inverse)
-    around = op.Add(op.Add(op.Div(end, s - 1.0), 0.5), tail)
-    return op.Add(result, op.Mul(op.Pow(end, exponent), around))
+    correction = op.Add(op.Add(op.Div(end, s - 1.0), 0.5), tail)
+    return op.Add(result, op.Mul(op.Pow(end, exponent), correction))
 
 
 def _not_positive(op: Builder, q: Tensor) -> Tensor:
     return relate(op, "LessOrEqual", q, op.constant(0.0, torch.float64))
 
 
-def _infinite(op: Builder, q: Tensor, below: Tensor, result: Tensor) -> Tensor:
+def _infinite_at_poles(op: Builder, q: Tensor, below: Tensor, result: Tensor) -> Tensor:
     """Replace the result by infinity at 0 and at negative integers."""
     return where_float64(op, op.And(below, equal_float64(op, op.Floor(q), q)), math.inf, result)
 
 
-def _outside(op: Builder, s: Tensor, q: Tensor, result: Tensor) -> Tensor:
+def _with_special_values(op: Builder, s: Tensor, q: Tensor, result: Tensor) -> Tensor:
     """Replace the result where the series diverges or is undefined."""
     below = _not_positive(op, q)
     result = where_float64(op, op.And(below, op.Less(op.Floor(s), s)), math.nan, result)
-    result = where_float64(op, op.Less(s, 1.0), math.nan, _infinite(op, q, below, result))
+    result = where_float64(op, op.Less(s, 1.0), math.nan, _infinite_at_poles(op, q, below, result))
     return where_float64(op, equal_float64(op, s, 1.0), math.inf, result)
 
 
@@ -155,14 +155,14 @@ def polygamma(op: Builder, n: int, self: Tensor) -> Tensor:
     if n == 1:
         return op.cast(_trigamma(op, wide), x.dtype)
     scale = math.factorial(n) * (1.0 if n % 2 else -1.0)
-    series = _infinite(op, wide, _not_positive(op, wide), _zeta_of_whole(op, n + 1, wide))
+    series = _infinite_at_poles(op, wide, _not_positive(op, wide), _zeta_of_integer(op, n + 1, wide))
     return op.cast(op.Mul(series, scale), x.dtype)
 
 
 def _trigamma(op: Builder, x: Tensor) -> Tensor:
-    series = _zeta_of_whole(op, 2, op.Max(x, op.Sub(1.0, x)))
+    series = _zeta_of_integer(op, 2, op.Max(x, op.Sub(1.0, x)))
     series = where_float64(op, equal_float64(op, x, math.inf), 0.0, series)  # eager has NaN for all other orders
-    ratio = op.Div(math.pi, op.Sin(_turn(op, x)))
+    ratio = op.Div(math.pi, op.Sin(_reduced_angle(op, x)))
     return where_float64(op, op.Less(x, 0.5), op.Sub(op.Mul(ratio, ratio), series), series)
 
 
@@ -172,7 +172,7 @@ def gamma_upper(op: Builder, a: Tensor, x: Tensor) -> Tensor:
     return op.Sub(1.0, gamma_lower(op, a, x))
 
 
-_LIMIT = 20_000
+_MAX_ROUNDS = 20_000
 """Most rounds of the power series; enough for a and x up to about a million."""
 
 
@@ -188,11 +188,11 @@ def gamma_lower(op: Builder, a: Tensor, x: Tensor) -> Tensor:
         term = op.Mul(term, op.Div(x, step))
         return None, [step, term, op.Add(total, term)], []
 
-    far = op.Greater(x, op.Add(a, op.Add(op.Mul(op.Sqrt(op.Abs(a)), 10.0), 40.0)))  # the result is 1 here
-    near = where_float64(op, far, a, x)
-    first = op.Exp(op.Sub(op.Sub(op.Mul(a, op.Log(near)), near), _lanczos(op, op.Add(a, 0.5))))
-    total = op.loop(_rounds(op, a, near), None, body, [a, first, first])[2]
-    result = where_float64(op, equal_float64(op, x, 0.0), 0.0, where_float64(op, far, 1.0, op.Min(total, 1.0)))
+    is_one = op.Greater(x, op.Add(a, op.Add(op.Mul(op.Sqrt(op.Abs(a)), 10.0), 40.0)))  # the result is 1 here
+    bounded = where_float64(op, is_one, a, x)
+    first_term = op.Exp(op.Sub(op.Sub(op.Mul(a, op.Log(bounded)), bounded), _lanczos(op, op.Add(a, 0.5))))
+    total = op.loop(_rounds(op, a, bounded), None, body, [a, first_term, first_term])[2]
+    result = where_float64(op, equal_float64(op, x, 0.0), 0.0, where_float64(op, is_one, 1.0, op.Min(total, 1.0)))
     result = where_float64(op, equal_float64(op, a, 0.0), where_float64(op, op.Greater(x, 0.0), 1.0, math.nan), result)
     return where_float64(op, op.Less(a, 0.0), math.nan, result)
 
@@ -202,10 +202,10 @@ def _rounds(op: Builder, a: Tensor, x: Tensor) -> Tensor:
 
     The terms grow up to round x - a, then fall like a bell curve of width sqrt(x).
     """
-    each = op.Add(op.Max(op.Sub(x, a), 0.0), op.Add(op.Mul(op.Sqrt(x), 8.0), 16.0))
-    known = where_float64(op, op.Greater(each, 0.0), each, 0.0)  # replaces NaN
-    most = op.ReduceMax(op.Concat(op.Reshape(known, [-1]), op.constant([0.0], torch.float64), axis=0), keepdims=0)
-    return op.cast(op.Min(most, float(_LIMIT)), torch.int64)
+    rounds = op.Add(op.Max(op.Sub(x, a), 0.0), op.Add(op.Mul(op.Sqrt(x), 8.0), 16.0))
+    without_nan = where_float64(op, op.Greater(rounds, 0.0), rounds, 0.0)  # replaces NaN
+    largest = op.ReduceMax(op.Concat(op.Reshape(without_nan, [-1]), op.constant([0.0], torch.float64), axis=0), keepdims=0)
+    return op.cast(op.Min(largest, float(_MAX_ROUNDS)), torch.int64)
 
 
 @table("mvlgamma", "special_multigammaln")
@@ -213,6 +213,6 @@ def mvlgamma(op: Builder, self: Tensor, p: int) -> Tensor:
     """mvlgamma(Tensor self, int p) -> Tensor"""
     x = to_float(op, self)
     wide = op.cast(x, torch.float64)
-    places = [-number / 2 for number in range(p)]
-    total = log_gamma(op, wide) if p == 1 else sum_of_terms(op, wide, places, lambda x: log_gamma(op, x))
+    offsets = [-number / 2 for number in range(p)]
+    total = log_gamma(op, wide) if p == 1 else sum_of_terms(op, wide, offsets, lambda x: log_gamma(op, x))
     return op.cast(op.Add(total, p * (p - 1) / 4 * math.log(math.pi)), x.dtype)

@@ -54,8 +54,9 @@ def threshold(op: Builder, self: Tensor, threshold: Any, value: Any) -> Tensor:
         return relu(op, self)
     if is_number(value, 0) and op.is_static(threshold) and runs(op, "ThresholdedRelu", self.dtype):
         return op.ThresholdedRelu(self, alpha=float(op.static(threshold)))
-    bound, instead = (op.cast(truncate_like_torch(number, self.dtype), self.dtype) for number in (threshold, value))
-    return select(op, relate(op, "LessOrEqual", self, bound), instead, self)
+    bound = op.cast(truncate_like_torch(threshold, self.dtype), self.dtype)
+    replacement = op.cast(truncate_like_torch(value, self.dtype), self.dtype)
+    return select(op, relate(op, "LessOrEqual", self, bound), replacement, self)
 
 
 @table("leaky_relu")
@@ -87,6 +88,7 @@ def rrelu_with_noise(op: Builder, self: Tensor, noise: Tensor, lower: Any, upper
 
 
 def _rrelu(op: Builder, x: Tensor, lower: Any, upper: Any, training: bool) -> Tensor:
+    """Scale negative elements by random slopes in training, else by the mean slope."""
     if not training:
         if op.is_static([lower, upper]):
             return leaky_relu(op, x, (op.static(lower) + op.static(upper)) / 2)
@@ -180,11 +182,12 @@ def softplus(op: Builder, self: Tensor, beta: Any, threshold: Any) -> Tensor:
     if runs(op, "Softplus", x.dtype):
         curve = op.Softplus(x)
     else:
-        rest = compute(op, "Exp", compute(op, "Neg", compute(op, "Abs", x)))
-        curve = compute(op, "Add", compute(op, "Relu", x), compute(op, "Log", compute(op, "Add", rest, 1)))
+        decay = compute(op, "Exp", compute(op, "Neg", compute(op, "Abs", x)))
+        curve = compute(op, "Add", compute(op, "Relu", x), compute(op, "Log", compute(op, "Add", decay, 1)))
     curve = curve if is_number(beta, 1) else compute(op, "Div", curve, beta)
-    near = op.is_static(threshold) and op.static(threshold) >= 20 and x.dtype != torch.float64
-    return curve if near else select(op, compare(op, "Greater", x, threshold), self, curve)
+    # From 20 on, the curve equals the line to the last bit of float32.
+    needs_no_line = op.is_static(threshold) and op.static(threshold) >= 20 and x.dtype != torch.float64
+    return curve if needs_no_line else select(op, compare(op, "Greater", x, threshold), self, curve)
 
 
 @table("log_sigmoid")
@@ -244,9 +247,10 @@ def glu(op: Builder, self: Tensor, dim: int) -> Tensor:
 
 
 def _halves(op: Builder, x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
-    whole = op.Gather(op.Shape(x), op.constant([axis]), axis=0)
-    half = op.Div(whole, 2)
-    return op.Slice(x, [0], half, [axis]), op.Slice(x, half, whole, [axis])
+    """Split a tensor in the middle of a dynamic axis."""
+    size = op.Gather(op.Shape(x), op.constant([axis]), axis=0)
+    half = op.Div(size, 2)
+    return op.Slice(x, [0], half, [axis]), op.Slice(x, half, size, [axis])
 
 
 @table("softmax.int", "special_softmax")

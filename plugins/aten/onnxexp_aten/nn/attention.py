@@ -40,11 +40,15 @@ def attend(
 
 
 def _weights(op: Builder, query: Tensor, key: Tensor, bias: Tensor | None, scale: Any) -> Tensor:
-    unscaled = not isinstance(scale, Tensor) and scale == 1
-    factor = None if unscaled else op.cast(scale, query.dtype)
-    alike = query.value is key.value  # ONNX Runtime's MatMulScaleFusion loses a scaled query that is the key and the value, too
-    scores = op.MatMul(query if factor is None or alike else op.Mul(query, factor), swapped(op, key, -1, -2))
-    scores = scores if factor is None or not alike else op.Mul(scores, factor)
+    """Compute softmax(query @ key^T * scale + bias)."""
+    if not isinstance(scale, Tensor) and scale == 1:
+        scores = op.MatMul(query, swapped(op, key, -1, -2))
+    else:
+        factor = op.cast(scale, query.dtype)
+        if query.value is key.value:  # ONNX Runtime's MatMulScaleFusion loses a scaled query that is the key and the value, too
+            scores = op.Mul(op.MatMul(query, swapped(op, key, -1, -2)), factor)
+        else:
+            scores = op.MatMul(op.Mul(query, factor), swapped(op, key, -1, -2))
     return op.Softmax(scores if bias is None else op.Add(scores, bias), axis=-1)
 
 
@@ -77,8 +81,8 @@ def scaled_dot_product_attention(
     bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor"""
     if isinstance(is_causal, Tensor):  # a script computes it
 
-        def attended(known: bool) -> list[Tensor]:
-            return [scaled_dot_product_attention(op, query, key, value, attn_mask, dropout_p, known, scale, enable_gqa)]
+        def attended(causal: bool) -> list[Tensor]:
+            return [scaled_dot_product_attention(op, query, key, value, attn_mask, dropout_p, causal, scale, enable_gqa)]
 
         return op.if_(is_causal, lambda: attended(True), lambda: attended(False))[0]
     attn_mask = _needed_mask(op, attn_mask)
@@ -99,11 +103,24 @@ def scaled_dot_product_attention(
 
 
 @table("scaled_dot_product_attention", since=23)
-def scaled_dot_product_attention_23(op: Builder, *args: Any) -> Tensor:
+def scaled_dot_product_attention_23(
+    op: Builder,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None,
+    dropout_p: float,
+    is_causal: bool | Tensor,
+    scale: Any,
+    enable_gqa: bool,
+) -> Tensor:
     """scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.,
     bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor"""
-    fused = _fused(op, *args[:-1]) if not isinstance(args[5], Tensor) else None
-    return scaled_dot_product_attention(op, *args) if fused is None else fused
+    if not isinstance(is_causal, Tensor):  # a script may compute it
+        fused = _fused(op, query, key, value, attn_mask, dropout_p, is_causal, scale)
+        if fused is not None:
+            return fused
+    return scaled_dot_product_attention(op, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
 
 
 def _fused(
@@ -118,11 +135,11 @@ def _fused(
         return None
     mask = None if mask is None else _kernel_mask(op, mask, query, key)
     if rank == 3 and not all(isinstance((tensor.shape or ("",))[-1], int) for tensor in (query, key, value)):
-        whole = [unsqueezed(op, tensor, [1]) for tensor in (query, key, value)]  # ONNX infers 0 for heads of unknown width
-        return squeezed(op, op.Attention(*whole, mask, is_causal=int(is_causal), scale=scale), [1])
+        one_head = [unsqueezed(op, tensor, [1]) for tensor in (query, key, value)]  # ONNX infers 0 for heads of unknown width
+        return squeezed(op, op.Attention(*one_head, mask, is_causal=int(is_causal), scale=scale), [1])
     heads = {"q_num_heads": 1, "kv_num_heads": 1} if rank == 3 else {}
-    made: Tensor = op.Attention(query, key, value, mask, is_causal=int(is_causal), scale=scale, **heads)
-    return made
+    result: Tensor = op.Attention(query, key, value, mask, is_causal=int(is_causal), scale=scale, **heads)
+    return result
 
 
 def _needed_mask(op: Builder, mask: Tensor | None) -> Tensor | None:
@@ -136,8 +153,8 @@ def _needed_mask(op: Builder, mask: Tensor | None) -> Tensor | None:
         known = node.inputs[0] if node is not None and node.operator == "Expand" else None
     if mask is None or known is None or known.const is None:
         return mask
-    nothing = known.const.all() if mask.dtype == torch.bool else ~known.const.any()
-    return None if bool(nothing) else mask
+    masks_nothing = known.const.all() if mask.dtype == torch.bool else ~known.const.any()
+    return None if bool(masks_nothing) else mask
 
 
 def _kernel_takes(op: Builder, mask: Tensor | None, dtype: torch.dtype) -> bool:
@@ -145,7 +162,9 @@ def _kernel_takes(op: Builder, mask: Tensor | None, dtype: torch.dtype) -> bool:
 
     In float64, fully masked rows of its result are NaN.
     """
-    return targets_plain_onnx(op) or mask is None or dtype != torch.float64 or (mask.dtype == torch.bool and _every_row(mask))
+    return (
+        targets_plain_onnx(op) or mask is None or dtype != torch.float64 or (mask.dtype == torch.bool and _keeps_every_row(mask))
+    )
 
 
 def _kernel_mask(op: Builder, mask: Tensor, query: Tensor, key: Tensor) -> Tensor:
@@ -171,13 +190,16 @@ def _full_rows(op: Builder, mask: Tensor, query: Tensor, key: Tensor) -> Tensor:
     """
     shape = mask.shape or ()
     target: list[Any] = [1] * len(shape)
-    short = [axis for axis, tensor in ((-2, query), (-1, key)) if shape[axis] == 1 and (tensor.shape or ())[-2] != 1]
-    for axis in short:
-        target[axis] = size_at(op, query if axis == -2 else key, -2)
-    return op.Expand(mask, vector(op, target)) if short else mask
+    expands = False
+    for axis, tensor in ((-2, query), (-1, key)):
+        if shape[axis] == 1 and (tensor.shape or ())[-2] != 1:
+            target[axis] = size_at(op, tensor, -2)
+            expands = True
+    return op.Expand(mask, vector(op, target)) if expands else mask
 
 
 def _default_scale(op: Builder, query: Tensor) -> Any:
+    """Return 1 / sqrt(width of a head)."""
     size = size_at(op, query, -1)
     if isinstance(size, int):
         return 1 / math.sqrt(size)
@@ -185,10 +207,11 @@ def _default_scale(op: Builder, query: Tensor) -> Any:
 
 
 def _groups(op: Builder, query: Tensor, key: Tensor) -> int:
-    heads, shared = (tensor.shape[-3] if tensor.shape else None for tensor in (query, key))
-    if not isinstance(heads, int) or not isinstance(shared, int):
+    """Return the number of query heads for each key head."""
+    query_heads, key_heads = (tensor.shape[-3] if tensor.shape else None for tensor in (query, key))
+    if not isinstance(query_heads, int) or not isinstance(key_heads, int):
         raise op.error("the number of heads must be known at export for grouped queries; to fix this, use no dynamic axis there")
-    return heads // shared
+    return query_heads // key_heads
 
 
 def _split_heads(op: Builder, x: Tensor, groups: int) -> Tensor:
@@ -216,42 +239,40 @@ def mask_bias(
     lowest = torch.finfo(dtype).min
     if is_causal:
         sizes = [size_at(op, query, -2), size_at(op, key, -2)]
-        return _upper(op, sizes, lowest, dtype), None
+        return _upper_triangle(op, sizes, lowest, dtype), None
     if mask is None:
         return None, None
     if mask.dtype == torch.bool:
         bias = op.Where(mask, op.constant(0.0, dtype), op.constant(lowest, dtype))
-        return bias, None if _every_row(mask) else _any(op, op.cast(mask, dtype))
+        keep = None if _keeps_every_row(mask) else op.ReduceMax(op.cast(mask, dtype), axes=[-1], keepdims=1)
+        return bias, keep
     if mask.const is not None and not bool(torch.isneginf(mask.const).all(-1).any()):
         return op.cast(mask, dtype), None
     bias = op.Max(mask, lowest)
-    found = op.ReduceMax(mask, axes=[-1], keepdims=1)
-    return bias, op.cast(op.Greater(found, -math.inf), dtype)
+    largest = op.ReduceMax(mask, axes=[-1], keepdims=1)
+    return bias, op.cast(op.Greater(largest, -math.inf), dtype)
 
 
-def _every_row(mask: Tensor) -> bool:
+def _keeps_every_row(mask: Tensor) -> bool:
+    """Return whether each row of a bool mask has a True that is known at export."""
     return mask.const is not None and bool(mask.const.any(-1).all())
 
 
-def _any(op: Builder, numbers: Tensor) -> Tensor:
-    return op.ReduceMax(numbers, axes=[-1], keepdims=1)
-
-
-def _upper(op: Builder, sizes: list[Any], value: float, dtype: torch.dtype) -> Tensor:
+def _upper_triangle(op: Builder, sizes: list[Any], value: float, dtype: torch.dtype) -> Tensor:
     """Build a matrix with `value` above the diagonal and 0 elsewhere."""
     if op.is_static(sizes) and (not has_operator(op, "Trilu") or math.prod(sizes) <= MAX_TABLE):
-        return op.constant(_triangle(op, (sizes[0], sizes[1]), value, dtype))
+        return op.constant(_shared_triangle(op, (sizes[0], sizes[1]), value, dtype))
     if has_operator(op, "Trilu"):
         return op.Trilu(filled(op, sizes, value, dtype), 1, upper=1)
     rows, columns = (arange_of(op, 0, size, 1, torch.int64) for size in sizes)
     return op.Where(op.Less(unsqueezed(op, rows, [1]), columns), op.constant(value, dtype), op.constant(0.0, dtype))
 
 
-def _triangle(op: Builder, sizes: tuple[int, int], value: float, dtype: torch.dtype) -> torch.Tensor:
+def _shared_triangle(op: Builder, sizes: tuple[int, int], value: float, dtype: torch.dtype) -> torch.Tensor:
     """Build a constant triangle, which the layers of a model share."""
     key = ("aten.triangle", sizes, value, dtype)
-    known = op.context.plugin_data
-    if key not in known:
-        known[key] = torch.full(sizes, value, dtype=dtype).triu(1)
-    triangle: torch.Tensor = known[key]
+    shared = op.context.plugin_data
+    if key not in shared:
+        shared[key] = torch.full(sizes, value, dtype=dtype).triu(1)
+    triangle: torch.Tensor = shared[key]
     return triangle

@@ -66,12 +66,13 @@ def cross_entropy_loss(
         return _nll(op, logs, target, weight, reduction, ignore_index, label_smoothing)[0]
     floats_only(op, self, target)
     axis = _class_axis(op, self)
-    logs = _times_weight(op, logs, weight)
+    logs = _weighted(op, logs, weight)
     chosen = reduced(op, "ReduceSum", compute(op, "Mul", logs, target), [axis])
     return reduced_loss(op, compute(op, "Neg", _smoothed(op, chosen, logs, axis, label_smoothing)), reduction)
 
 
 def _class_axis(op: Builder, x: Tensor) -> int:
+    """Return the axis of the classes: 1, or 0 without a batch."""
     return 0 if rank_of(op, x) == 1 else 1
 
 
@@ -96,7 +97,7 @@ def _nll(
     counted = op.Not(op.Equal(labels, ignore_index))
     places = op.Where(counted, labels, op.constant(0))  # an ignored target may be no valid class
     zero = op.constant(0.0, logs.dtype)
-    logs = _times_weight(op, logs, weight)
+    logs = _weighted(op, logs, weight)
     chosen = gather(op, logs, axis, unsqueezed(op, places, [axis] if axis else []), False)
     chosen = _smoothed(op, squeezed(op, chosen, [axis]) if axis else chosen, logs, axis, smoothing)
     loss = select(op, counted, compute(op, "Neg", chosen), zero)
@@ -110,7 +111,7 @@ def _nll(
     return (compute(op, "Div", loss, total) if reduction == MEAN else loss), total
 
 
-def _times_weight(op: Builder, logs: Tensor, weight: Tensor | None) -> Tensor:
+def _weighted(op: Builder, logs: Tensor, weight: Tensor | None) -> Tensor:
     """Multiply each class by its weight."""
     if weight is None:
         return logs
@@ -118,11 +119,11 @@ def _times_weight(op: Builder, logs: Tensor, weight: Tensor | None) -> Tensor:
 
 
 def _smoothed(op: Builder, chosen: Tensor, logs: Tensor, axis: int, smoothing: float) -> Tensor:
-    """Smooth labels, so that every class gets the same share."""
+    """Mix the likelihood of the target with the mean over all classes."""
     if not smoothing:
         return chosen
-    shared = scaled(op, reduced(op, "ReduceMean", logs, [axis]), smoothing)
-    return compute(op, "Add", scaled(op, chosen, 1 - smoothing), shared)
+    mean = scaled(op, reduced(op, "ReduceMean", logs, [axis]), smoothing)
+    return compute(op, "Add", scaled(op, chosen, 1 - smoothing), mean)
 
 
 # Margins
@@ -135,43 +136,44 @@ def multi_margin_loss(
     """multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=Mean)
     -> Tensor"""
     floats_only(op, self, weight)
-    x, places = _rows(op, self), op.Reshape(target, [-1, 1])
-    short = compute(op, "Sub", compute(op, "Add", x, margin), gather(op, x, 1, places, False))
-    short = clamp_min(op, short, 0)
-    short = compute(op, "Mul", short, short) if p == 2 else short
+    x, places = _as_rows(op, self), op.Reshape(target, [-1, 1])
+    violation = compute(op, "Sub", compute(op, "Add", x, margin), gather(op, x, 1, places, False))
+    violation = clamp_min(op, violation, 0)
+    violation = compute(op, "Mul", violation, violation) if p == 2 else violation
     if weight is not None:
-        short = compute(op, "Mul", short, op.Gather(weight, places, axis=0))
+        violation = compute(op, "Mul", violation, op.Gather(weight, places, axis=0))
     classes = arange_of(op, 0, size_at(op, x, 1), 1, torch.int64)
-    short = select(op, op.Equal(classes, places), op.constant(0.0, x.dtype), short)
-    return _of_rows(op, reduced(op, "ReduceMean", short, [1]), reduction)
+    violation = select(op, op.Equal(classes, places), op.constant(0.0, x.dtype), violation)
+    return _reduce_rows(op, reduced(op, "ReduceMean", violation, [1]), reduction)
 
 
 @table("multilabel_margin_loss")
 def multilabel_margin_loss(op: Builder, self: Tensor, target: Tensor, reduction: int) -> Tensor:
     """multilabel_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor"""
     floats_only(op, self)
-    x, labels = (_rows(op, each) for each in (self, target))
+    x, labels = _as_rows(op, self), _as_rows(op, target)
     size = size_at(op, x, 1)
     classes = arange_of(op, 0, size, 1, torch.int64)
     ends = op.Where(compare(op, "Less", labels, 0), classes, size)
-    given = op.Less(classes, reduced(op, "ReduceMin", ends, [1], True))  # the labels of a row end before the first -1
-    targets = unsqueezed(op, op.Where(given, labels, op.constant(-1)), [2])
-    others = op.Not(any_(op, op.Equal(targets, classes), [1], True))
-    own = unsqueezed(op, gather(op, x, 1, op.Where(given, labels, op.constant(0)), False), [2])
-    short = clamp_min(op, compute(op, "Sub", compute(op, "Add", unsqueezed(op, x, [1]), 1), own), 0)
-    short = select(op, op.And(others, unsqueezed(op, given, [2])), short, op.constant(0.0, x.dtype))
-    return _of_rows(op, reduced(op, "ReduceSum", reduced(op, "ReduceMean", short, [2]), [1]), reduction)
+    is_label = op.Less(classes, reduced(op, "ReduceMin", ends, [1], True))  # the labels of a row end before the first -1
+    targets = unsqueezed(op, op.Where(is_label, labels, op.constant(-1)), [2])
+    is_other_class = op.Not(any_(op, op.Equal(targets, classes), [1], True))
+    label_scores = unsqueezed(op, gather(op, x, 1, op.Where(is_label, labels, op.constant(0)), False), [2])
+    violation = clamp_min(op, compute(op, "Sub", compute(op, "Add", unsqueezed(op, x, [1]), 1), label_scores), 0)
+    violation = select(op, op.And(is_other_class, unsqueezed(op, is_label, [2])), violation, op.constant(0.0, x.dtype))
+    return _reduce_rows(op, reduced(op, "ReduceSum", reduced(op, "ReduceMean", violation, [2]), [1]), reduction)
 
 
-def _rows(op: Builder, x: Tensor) -> Tensor:
+def _as_rows(op: Builder, x: Tensor) -> Tensor:
+    """View a single row as a matrix."""
     return x if rank_of(op, x) == 2 else op.Reshape(x, [1, -1])
 
 
-def _of_rows(op: Builder, loss: Tensor, reduction: int) -> Tensor:
+def _reduce_rows(op: Builder, loss: Tensor, reduction: int) -> Tensor:
     """Reduce the loss; a single row keeps the rank of the captured program."""
     type_ = op.node.outputs[0].type
-    number = reduction == NONE and isinstance(type_, TensorType) and type_.sizes == ()
-    return squeezed(op, loss, [0]) if number else reduced_loss(op, loss, reduction)
+    returns_0d = reduction == NONE and isinstance(type_, TensorType) and type_.sizes == ()
+    return squeezed(op, loss, [0]) if returns_0d else reduced_loss(op, loss, reduction)
 
 
 _NEVER = -math.inf

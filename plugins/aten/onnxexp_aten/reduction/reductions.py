@@ -19,7 +19,8 @@ from onnxexp_aten.support.view_nodes import squeezed
 table = SymbolicTable("aten")
 
 
-_OF_ONE_ITSELF = frozenset(("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"))
+_IDENTITY_ON_ONE_ELEMENT = frozenset(("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"))
+"""Reductions that return a single element unchanged."""
 
 
 def reduced(op: Builder, name: str, x: Tensor, dims: Any = None, keepdim: bool = False) -> Tensor:
@@ -28,7 +29,7 @@ def reduced(op: Builder, name: str, x: Tensor, dims: Any = None, keepdim: bool =
     `dims` of None or [] means all axes. A 0-d tensor counts as one element.
     """
     if x.rank == 0:
-        return x if name in _OF_ONE_ITSELF else compute(op, name, op.Reshape(x, [1]), keepdims=0)
+        return x if name in _IDENTITY_ON_ONE_ELEMENT else compute(op, name, op.Reshape(x, [1]), keepdims=0)
     if name == "ReduceMean" and x.shape is not None and any(x.shape[axis] == 0 for axis in axes_of(op, x, dims)):
         return compute(op, "Div", reduced(op, "ReduceSum", x, dims, keepdim), 0)  # an empty mean is NaN, as in torch
     axes = None if dims is None or dims == [] else axes_of(op, x, dims)
@@ -68,11 +69,11 @@ def sum_to_size(op: Builder, self: Tensor, size: list[Any]) -> Tensor:
     """sum_to_size(Tensor self, SymInt[] size) -> Tensor; sums over axes that were broadcast"""
     if self.shape is None or not all(isinstance(each, int) for each in size):
         op.decline("the rank and the sizes must be known at export")
-    lead = len(self.shape) - len(size)
-    grown = [axis for axis, own in enumerate(self.shape) if axis < lead or (size[axis - lead] == 1 and own != 1)]
-    if not grown and size:
+    added = len(self.shape) - len(size)
+    broadcast = [axis for axis, own in enumerate(self.shape) if axis < added or (size[axis - added] == 1 and own != 1)]
+    if not broadcast and size:
         return self
-    return squeezed(op, reduced(op, "ReduceSum", summable(op, self, None), grown, True), range(lead))
+    return squeezed(op, reduced(op, "ReduceSum", summable(op, self, None), broadcast, True), range(added))
 
 
 @table("mean")
@@ -99,9 +100,9 @@ def logsumexp(op: Builder, self: Tensor, dim: Any, keepdim: bool) -> Tensor:
     x = to_float(op, self)
     if targets_plain_onnx(op):
         return reduced(op, "ReduceLogSumExp", x, dim, keepdim)
-    floor = torch.finfo(x.dtype).min  # ONNX Runtime takes 0 for the maximum where an axis begins with -inf
-    result = reduced(op, "ReduceLogSumExp", compute(op, "Max", x, floor), dim, keepdim)
-    return select(op, compare(op, "Less", result, op.constant(floor / 2, x.dtype)), op.constant(-math.inf, x.dtype), result)
+    lowest = torch.finfo(x.dtype).min  # ONNX Runtime takes 0 for the maximum where an axis begins with -inf
+    result = reduced(op, "ReduceLogSumExp", compute(op, "Max", x, lowest), dim, keepdim)
+    return select(op, compare(op, "Less", result, op.constant(lowest / 2, x.dtype)), op.constant(-math.inf, x.dtype), result)
 
 
 # any and all
@@ -111,31 +112,32 @@ def logsumexp(op: Builder, self: Tensor, dim: Any, keepdim: bool) -> Tensor:
 def any_(op: Builder, self: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor; False for no elements"""
     truth = op.cast(self, torch.bool)
-    if _reduces_truth(op, self, dim):
-        return op.cast(reduced(op, "ReduceMax", truth, dim, keepdim), _truth(self))
-    return op.cast(op.cast(reduced(op, "ReduceSum", op.cast(truth, torch.int32), dim, keepdim), torch.bool), _truth(self))
+    if _can_reduce_bools(op, self, dim):
+        return op.cast(reduced(op, "ReduceMax", truth, dim, keepdim), _truth_dtype(self))
+    return op.cast(op.cast(reduced(op, "ReduceSum", op.cast(truth, torch.int32), dim, keepdim), torch.bool), _truth_dtype(self))
 
 
 @table("all", "all.dim", "all.dims")
 def all_(op: Builder, self: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor; True for no elements"""
     truth = op.cast(self, torch.bool)
-    if _reduces_truth(op, self, dim):
-        return op.cast(reduced(op, "ReduceMin", truth, dim, keepdim), _truth(self))
-    return op.cast(op.cast(reduced(op, "ReduceMin", op.cast(truth, LEAST_DTYPE), dim, keepdim), torch.bool), _truth(self))
+    if _can_reduce_bools(op, self, dim):
+        return op.cast(reduced(op, "ReduceMin", truth, dim, keepdim), _truth_dtype(self))
+    return op.cast(op.cast(reduced(op, "ReduceMin", op.cast(truth, LEAST_DTYPE), dim, keepdim), torch.bool), _truth_dtype(self))
 
 
-def _reduces_truth(op: Builder, x: Tensor, dims: Any) -> bool:
+def _can_reduce_bools(op: Builder, x: Tensor, dims: Any) -> bool:
     """Return whether bools can be reduced without a cast.
 
     ONNX reduces bools from opset 20 on, but ONNX Runtime rejects empty reductions.
     """
     sizes = [x.shape[axis] for axis in axes_of(op, x, dims)] if x.shape else []
-    some = targets_plain_onnx(op) or all(isinstance(size, int) and size > 0 for size in sizes)
-    return some and runs(op, "ReduceMax", torch.bool)
+    may_be_empty = not all(isinstance(size, int) and size > 0 for size in sizes)
+    return (targets_plain_onnx(op) or not may_be_empty) and runs(op, "ReduceMax", torch.bool)
 
 
-def _truth(x: Tensor) -> torch.dtype:
+def _truth_dtype(x: Tensor) -> torch.dtype:
+    """Return the result dtype of any and all: uint8 for uint8, else bool."""
     return torch.uint8 if x.dtype == torch.uint8 else torch.bool
 
 
@@ -186,6 +188,7 @@ def argmin(op: Builder, self: Tensor, dim: int | None, keepdim: bool) -> Tensor:
 
 
 def _position(op: Builder, name: str, x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+    """Apply ArgMax or ArgMin; without `dim`, to the flattened tensor."""
     if dim is not None and x.rank != 0:
         return compare(op, name, x, axis=axis_of(op, x, dim), keepdims=int(keepdim))
     found = compare(op, name, op.Reshape(x, [-1]), axis=0, keepdims=0)
@@ -198,7 +201,7 @@ def _position(op: Builder, name: str, x: Tensor, dim: int | None, keepdim: bool)
 @table("var", "var.dim", "var.correction")
 def var(op: Builder, self: Tensor, *args: Any) -> Tensor:
     """var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
-    return _variance(op, self, *_spread_args(*args))[0]
+    return _variance(op, self, *_variance_arguments(*args))[0]
 
 
 @table("std", "std.dim", "std.correction")
@@ -210,7 +213,7 @@ def std(op: Builder, self: Tensor, *args: Any) -> Tensor:
 @table("var_mean", "var_mean.dim", "var_mean.correction")
 def var_mean(op: Builder, self: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
     """var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)"""
-    return _variance(op, self, *_spread_args(*args))
+    return _variance(op, self, *_variance_arguments(*args))
 
 
 @table("std_mean", "std_mean.dim", "std_mean.correction")
@@ -220,7 +223,7 @@ def std_mean(op: Builder, self: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
     return compute(op, "Sqrt", variance), mean
 
 
-def _spread_args(*args: Any) -> tuple[Any, Any, bool]:
+def _variance_arguments(*args: Any) -> tuple[Any, Any, bool]:
     """Return the arguments (dims, correction, keepdim) of any overload.
 
     The overloads have (unbiased), (dim, unbiased, keepdim) or (dim, correction, keepdim).

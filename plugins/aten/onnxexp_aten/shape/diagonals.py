@@ -34,21 +34,22 @@ def diagonal_places(op: Builder, rows: Any, columns: Any, offset: int) -> Tensor
 @table("diagonal", "diagonal_copy", "linalg_diagonal")
 def diagonal(op: Builder, self: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
     """diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)"""
-    one, other, rank = axis_of(op, self, dim1), axis_of(op, self, dim2), rank_of(op, self)
-    rows, columns = size_at(op, self, one), size_at(op, self, other)
-    matrices = permuted(op, self, [*(axis for axis in range(rank) if axis not in (one, other)), one, other])
+    row_axis, column_axis, rank = axis_of(op, self, dim1), axis_of(op, self, dim2), rank_of(op, self)
+    rows, columns = size_at(op, self, row_axis), size_at(op, self, column_axis)
+    batch_axes = [axis for axis in range(rank) if axis not in (row_axis, column_axis)]
+    matrices = permuted(op, self, [*batch_axes, row_axis, column_axis])
     flat = op.Reshape(matrices, vector(op, _flattened(op, matrices, rows, columns)))
     return op.Gather(flat, diagonal_places(op, rows, columns, offset), axis=rank - 2)
 
 
 def _flattened(op: Builder, matrices: Tensor, rows: int | Tensor, columns: int | Tensor) -> list[Any]:
     """Return the target of a Reshape that joins the last two axes."""
-    lead = rank_of(op, matrices) - 2
-    sizes = [size_at(op, matrices, axis) for axis in range(lead)]
+    batch_rank = rank_of(op, matrices) - 2
+    sizes = [size_at(op, matrices, axis) for axis in range(batch_rank)]
     if all(isinstance(size, int) and size for size in sizes) or op.opset < 14:  # a -1 has a value; without allowzero, 0 is a copy
-        return [0] * lead + [-1]
-    both = rows * columns if isinstance(rows, int) and isinstance(columns, int) else op.Mul(rows, columns)
-    return [*sizes, both]
+        return [0] * batch_rank + [-1]
+    joined = rows * columns if isinstance(rows, int) and isinstance(columns, int) else op.Mul(rows, columns)
+    return [*sizes, joined]
 
 
 @table("diag_embed")
@@ -62,21 +63,22 @@ def diag_embed(op: Builder, self: Tensor, offset: int, dim1: int, dim2: int) -> 
     pads = [0, offset] if offset > 0 else [-offset, 0]
     rows = op.torch_op("aten::constant_pad_nd", self, pads, 0)[0] if offset else self
     # ONNX Runtime's Where loses the sign of zeros in the second input
-    made = select(op, _off_diagonal(op, size, offset), op.constant(0, self.dtype), unsqueezed(op, rows, [rank]))
-    one, other = dim1 % (rank + 1), dim2 % (rank + 1)
-    places = dict(zip([axis for axis in range(rank + 1) if axis not in (one, other)], range(rank - 1), strict=True))
-    return permuted(op, made, [{**places, one: rank - 1, other: rank}[axis] for axis in range(rank + 1)])
+    matrices = select(op, _off_diagonal(op, size, offset), op.constant(0, self.dtype), unsqueezed(op, rows, [rank]))
+    row_axis, column_axis = dim1 % (rank + 1), dim2 % (rank + 1)
+    source = {row_axis: rank - 1, column_axis: rank}
+    batch_axes = [axis for axis in range(rank + 1) if axis not in source]
+    source |= dict(zip(batch_axes, range(rank - 1), strict=True))
+    return permuted(op, matrices, [source[axis] for axis in range(rank + 1)])
 
 
 def _off_diagonal(op: Builder, size: int | Tensor, offset: int) -> Tensor:
-    """Mask all but a diagonal with `size` elements in a square matrix."""
+    """Return a square mask that is True outside a diagonal of `size` elements."""
     if isinstance(size, int):
         mask = torch.ones(size + abs(offset), size + abs(offset), dtype=torch.bool)
         return op.constant(~mask.triu(offset).tril(offset))
     columns = arange_of(op, 0, op.Add(size, abs(offset)), 1, torch.int64)
-    return op.cast(
-        op.Sub(op.Add(unsqueezed(op, columns, [1]), offset), columns), torch.bool
-    )  # ONNX Runtime merges Not into Where
+    distance = op.Sub(op.Add(unsqueezed(op, columns, [1]), offset), columns)
+    return op.cast(distance, torch.bool)  # not Equal and Not: ONNX Runtime merges Not into Where
 
 
 @table("diag")

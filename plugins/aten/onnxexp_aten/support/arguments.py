@@ -1,4 +1,4 @@
-"""Ranks, axes and numbers from arguments, by torch's rules."""
+"""Read ranks, axes and numbers from the arguments of operators, by torch's rules."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ import onnxexp
 from onnxexp import ExportContext, LoweringError, OnnxExporterError, OptionError, Options
 from onnxexp.rewriting import onnxscript_functions, torch_dtype
 from onnxexp.torch_ops import overload as torch_operator
-from onnxexp_custom_cpp.bodies.in_work import working_on
-from onnxexp_custom_cpp.call_form import CallForm, type_name
+from onnxexp_custom_cpp.argument_mapping import ArgumentMapping, type_name
+from onnxexp_custom_cpp.bodies.bodies_in_progress import body_in_progress
 from onnxexp_custom_cpp.operators import EMITTED, Operator
 
 _FUNCTIONS = 8
@@ -39,19 +39,19 @@ class AddBodies(ir.passes.InPlacePass):
         self._context = context
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        emitted: Mapping[str, tuple[Operator, CallForm]] = self._context.plugin_data.get(EMITTED) or {}
+        emitted: Mapping[str, tuple[Operator, ArgumentMapping]] = self._context.plugin_data.get(EMITTED) or {}
         with_body = {name: each for name, each in emitted.items() if each[0].body is not None}
         overloads: dict[str, dict[Any, str]] = {}
         nodes = [*model.graph.all_nodes(), *(node for each in model.functions.values() for node in each.all_nodes())]
         for node in nodes if with_body else ():
-            operator, form = with_body.get(f"{node.domain}::{node.op_type}", (None, None))
-            if operator is None or form is None:
+            operator, mapping = with_body.get(f"{node.domain}::{node.op_type}", (None, None))
+            if operator is None or mapping is None:
                 continue
             known = overloads.setdefault(operator.onnx, {})
             key = None if _is_onnxscript(operator.body) else _signature(node)
             if key not in known:
                 known[key] = str(len(known) + 1) if known else ""
-                _add(model, operator, form, node, known[key], self._context)
+                _add(model, operator, mapping, node, known[key], self._context)
             node.overload = known[key]
         if overloads:
             needed = _OVERLOADS if any(len(known) > 1 for known in overloads.values()) else _FUNCTIONS
@@ -69,14 +69,16 @@ def _signature(node: ir.Node) -> Any:
     return tuple(attributes), tuple(None if each is None else (each.dtype, str(each.shape)) for each in node.inputs)
 
 
-def _add(model: ir.Model, operator: Operator, form: CallForm, node: ir.Node, overload: str, context: ExportContext) -> None:
+def _add(
+    model: ir.Model, operator: Operator, mapping: ArgumentMapping, node: ir.Node, overload: str, context: ExportContext
+) -> None:
     if _is_onnxscript(operator.body):
         functions = onnxscript_functions(operator.body, context.options.opset, context.options.custom_opsets)
         name = f"{functions[0].domain}::{functions[0].name}"
         if name != operator.onnx:
             raise OptionError(f"the body of {operator.onnx} is the onnxscript function {name}: give it that domain and name")
     else:
-        functions = traced_body(operator, form, node, overload, context.options)
+        functions = traced_body(operator, mapping, node, overload, context.options)
     for function in functions:
         model.functions[function.identifier()] = function
         for domain, version in function.opset_imports.items():
@@ -87,15 +89,17 @@ _SIZES = (5, 7, 3, 11, 13, 17, 19, 23)
 """Sizes of the example's dynamic axes, by the order of their names."""
 
 
-def traced_body(operator: Operator, form: CallForm, node: ir.Node, overload: str, options: Options) -> list[ir.Function]:
+def traced_body(
+    operator: Operator, mapping: ArgumentMapping, node: ir.Node, overload: str, options: Options
+) -> list[ir.Function]:
     """Export the body for the attributes, dtypes and known sizes of a node.
 
     Returns the function of the operator, then those that it calls.
 
     Raises LoweringError where the body cannot be exported.
     """
-    call = _Call(operator, form, node)
-    with working_on(operator.onnx):
+    call = _Call(operator, mapping, node)
+    with body_in_progress(operator.onnx):
         try:
             program = onnxexp.export(
                 call, tuple(call.example), opset_version=options.opset, capture="auto",
@@ -119,16 +123,16 @@ class _Call(torch.nn.Module):
         names: The names of the function's inputs.
     """
 
-    def __init__(self, operator: Operator, form: CallForm, node: ir.Node) -> None:
+    def __init__(self, operator: Operator, mapping: ArgumentMapping, node: ir.Node) -> None:
         super().__init__()
-        self._body: Any = operator.body if callable(operator.body) else torch_operator(form.name)
-        self._form, self._constants = form, _constants(form, node)
+        self._body: Any = operator.body if callable(operator.body) else torch_operator(mapping.name)
+        self._mapping, self._constants = mapping, _constants(mapping, node)
         self._present = [value is not None for value in node.inputs]
         numbers: dict[str, int] = {}
         self.example: list[torch.Tensor] = []
         self.axes: list[dict[int, str]] = []
         self.names: list[str] = []
-        formals = [each.name for each in form.schema.arguments if each.name not in form.attributes]
+        formals = [each.name for each in mapping.schema.arguments if each.name not in mapping.attributes]
         for index, value in enumerate(node.inputs):
             if value is not None:
                 self.names.append(formals[index] if len(formals) == len(node.inputs) else f"input_{index}")
@@ -143,11 +147,11 @@ class _Call(torch.nn.Module):
 
     def _arguments(self, inputs: Sequence[torch.Tensor | None]) -> Iterator[Any]:
         """Yield the arguments of the schema, in order."""
-        formals = self._form.schema.arguments
+        formals = self._mapping.schema.arguments
         left = list(inputs)
-        taken = sum(each.name not in self._form.attributes for each in formals)
+        taken = sum(each.name not in self._mapping.attributes for each in formals)
         for formal in formals:
-            if formal.name in self._form.attributes:
+            if formal.name in self._mapping.attributes:
                 yield self._constants[formal.name]
             elif type_name(formal).startswith("List[") and "Tensor" in type_name(formal):
                 count = len(inputs) - taken + 1
@@ -157,11 +161,11 @@ class _Call(torch.nn.Module):
                 yield tensor if tensor is None or type_name(formal) == "Tensor" else tensor.tolist()
 
 
-def _constants(form: CallForm, node: ir.Node) -> Mapping[str, Any]:
+def _constants(mapping: ArgumentMapping, node: ir.Node) -> Mapping[str, Any]:
     """Return the Python value of each argument that is an attribute."""
     found: dict[str, Any] = {}
-    for argument in form.schema.arguments:
-        name = form.attributes.get(argument.name)
+    for argument in mapping.schema.arguments:
+        name = mapping.attributes.get(argument.name)
         if name is None:
             continue
         attribute = node.attributes.get(name)

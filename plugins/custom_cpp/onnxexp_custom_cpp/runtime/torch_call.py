@@ -15,7 +15,7 @@ import torch
 
 from onnxexp.rewriting import torch_dtype
 from onnxexp.torch_ops import TYPE_CODES, overload
-from onnxexp_custom_cpp.call_form import type_name
+from onnxexp_custom_cpp.argument_mapping import type_name
 from onnxexp_custom_cpp.runtime.errors import BridgeError
 
 DOMAIN = "onnxexp.torch_bridge"

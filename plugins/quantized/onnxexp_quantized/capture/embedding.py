@@ -94,10 +94,11 @@ for _name, _bits in (("byte", 8), ("4bit", 4)):
 
 
 def _floats(parts: torch.Tensor, size: int) -> torch.Tensor:
-    """Compute floats from their bytes, the last axis, lowest byte first."""
+    """Compute floats from their bytes, which are the last axis, lowest byte first."""
     mantissa_bits = _MANTISSA[size]
     bits = sum(parts[..., place].to(torch.int64) * 256**place for place in range(size))
-    mantissa, exponent = bits % 2**mantissa_bits, (bits // 2**mantissa_bits) % 2 ** (8 * size - 1 - mantissa_bits)
+    mantissa = bits % 2**mantissa_bits
+    exponent = (bits // 2**mantissa_bits) % 2 ** (8 * size - 1 - mantissa_bits)
     bias = 2 ** (8 * size - 2 - mantissa_bits) - 1
     fraction = mantissa.to(torch.float32) * 2.0**-mantissa_bits + (exponent > 0).to(torch.float32)
     sign = 1 - 2 * (bits // 2 ** (8 * size - 1)).to(torch.float32)
@@ -105,7 +106,10 @@ def _floats(parts: torch.Tensor, size: int) -> torch.Tensor:
 
 
 def _decoded(bits: int, stored: torch.Tensor) -> torch.Tensor:
-    """quantized::embedding_bag_byte_unpack(Tensor weight) -> Tensor"""
+    """quantized::embedding_bag_byte_unpack(Tensor weight) -> Tensor
+
+    It dequantizes rows of bytes.
+    """
     size = 4 if bits == 8 else 2
     codes = stored[..., : -2 * size]
     if bits < 8:  # the lowest bits of a byte come first
@@ -115,11 +119,11 @@ def _decoded(bits: int, stored: torch.Tensor) -> torch.Tensor:
 
 
 def _decoded_rows(bits: int, stored: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
-    """Return the numbers of the rows of bytes for indices."""
+    """Dequantize the rows of bytes for indices."""
     return _decoded(bits, functional.embedding(indices, stored))
 
 
-def byte_table_replacements() -> dict[str, Callable[..., Any]]:
+def byte_embedding_replacements() -> dict[str, Callable[..., Any]]:
     """Return the functions of tables of bytes by their names in `torch.ops.quantized`."""
     found: dict[str, Callable[..., Any]] = {}
     for name, bits in (("byte", 8), ("4bit", 4), ("2bit", 2)):

@@ -1,4 +1,4 @@
-"""A table of torch functions and their implementations on stand-ins."""
+"""A table of torch functions and their implementations on stand-ins for tensors."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from onnxexp import is_in_onnx_export
 from onnxexp.frontends import replace_attributes
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-Generic: TypeAlias = "Callable[[Callable[..., Any], Sequence[Any], Mapping[str, Any]], Any]"
+GenericImplementation: TypeAlias = "Callable[[Callable[..., Any], Sequence[Any], Mapping[str, Any]], Any]"
 
 
 class FunctionTable:
-    """Implementations of torch's functions, by the names of `name_of`.
+    """Implementations of torch's functions, by the names that `name_of` returns.
 
     Args:
-        tables: The tables whose entries it has from the start. Raises ValueError where two of them have one name.
+        tables: Tables whose entries are copied.
+
+    Raises ValueError where two of the tables have an implementation of one name.
     """
 
     def __init__(self, *tables: FunctionTable) -> None:
@@ -41,20 +43,22 @@ class FunctionTable:
 
         return register
 
-    def generic(self, names: str, implementation: Generic) -> None:
+    def generic(self, names: str, implementation: GenericImplementation) -> None:
         """Register one implementation for many names, separated by blanks.
 
         It is called as ``implementation(func, args, kwargs)``, where `func` is the torch function.
         """
         self._add(names.split(), implementation)
 
-    def find(self, name: str) -> Generic | None:
+    def find(self, name: str) -> GenericImplementation | None:
+        """Return the implementation for a name, or None."""
         return self._functions.get(name)
 
     def names(self) -> list[str]:
+        """List the names with an implementation, sorted."""
         return sorted(self._functions)
 
-    def _add(self, names: Sequence[str], implementation: Generic) -> None:
+    def _add(self, names: Sequence[str], implementation: GenericImplementation) -> None:
         for name in names:
             if name in self._functions:
                 raise ValueError(f"{name} has an implementation already")

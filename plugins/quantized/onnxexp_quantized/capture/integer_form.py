@@ -99,7 +99,7 @@ class IntegerForm:
 def quantized_inputs(
     model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], forms: Mapping[int, IntegerForm]
 ) -> PreHook:
-    """Return a hook that makes quantized tensors of the integers in a call.
+    """Return a hook that converts the integers in a call to quantized tensors.
 
     Args:
         model: The model.
@@ -111,41 +111,43 @@ def quantized_inputs(
     signature = signature_of(model)  # a graph gets keyword arguments by position
     leaves = pytree.tree_leaves((tuple(args), dict(kwargs)))
     by_tensor = {id(leaves[index]): form.with_constants() for index, form in forms.items()}
-    named = pytree.tree_flatten_with_path(signature.bind(*args, **kwargs).arguments)[0]
-    by_path = {pytree.keystr(path): by_tensor[id(leaf)] for path, leaf in named if id(leaf) in by_tensor}
+    leaves_with_path, _ = pytree.tree_flatten_with_path(signature.bind(*args, **kwargs).arguments)
+    by_path = {pytree.keystr(path): by_tensor[id(leaf)] for path, leaf in leaves_with_path if id(leaf) in by_tensor}
 
-    def quantized(path: Any, leaf: Any) -> Any:
+    def quantize(path: Any, leaf: Any) -> Any:
         stand_in = by_path.get(pytree.keystr(path))
         return leaf if stand_in is None or not isinstance(leaf, torch.Tensor) else stand_in(leaf)
 
     def pre_hook(_module: Any, args: Any, kwargs: Any) -> Any:
         bound = signature.bind(*args, **kwargs)
-        bound.arguments.update(pytree.tree_map_with_path(quantized, bound.arguments))
+        bound.arguments.update(pytree.tree_map_with_path(quantize, bound.arguments))
         return bound.args, bound.kwargs
 
     return pre_hook
 
 
 def integer_outputs(parameters: dict[int, str]) -> Hook:
-    """Return a hook that makes integers of the quantized tensors in a result.
+    """Return a hook that converts the quantized tensors in a result to integers.
 
     The hook stores the parameters of those outputs in `parameters`, as JSON by the index of the output.
     """
 
     def forward_hook(_module: Any, _args: Any, result: Any) -> Any:
-        leaves, structure = pytree.tree_flatten(result, is_leaf=lambda each: each is None)
-        place = 0
+        leaves, structure = pytree.tree_flatten(result, is_leaf=lambda value: value is None)
+        output = 0
         for index, leaf in enumerate(leaves):
             if isinstance(leaf, QuantizedTensor):
-                parameters[place] = _form(leaf).as_json()
+                parameters[output] = _form(leaf).as_json()
                 leaves[index] = leaf.integers
-            place += leaf is not None and not isinstance(leaf, str)  # constants of the signature
+            if leaf is not None and not isinstance(leaf, str):  # these are constants of the signature
+                output += 1
         return pytree.tree_unflatten(leaves, structure) if parameters else result
 
     return forward_hook
 
 
 def _form(tensor: QuantizedTensor) -> IntegerForm:
+    """Return the parameters of a tensor that is quantized with one scale."""
     if tensor.axis is not None:
         raise CaptureError("the model returns a tensor that is quantized per channel; to fix this, return it dequantized")
     return IntegerForm.of_stand_in(tensor, "")
@@ -160,10 +162,10 @@ class WriteParameters(ir.passes.InPlacePass):
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Add an entry ``quantized.NAME`` for each quantized input and output."""
-        found = {form.name: form.as_json() for form in self._inputs.values() if isinstance(form, IntegerForm)}
-        found |= {str(model.graph.outputs[place].name): text for place, text in self._outputs.items()}
-        model.metadata_props.update({f"quantized.{name}": text for name, text in found.items()})
-        return ir.passes.PassResult(model, modified=bool(found))
+        parameters = {form.name: form.as_json() for form in self._inputs.values() if isinstance(form, IntegerForm)}
+        parameters |= {str(model.graph.outputs[index].name): text for index, text in self._outputs.items()}
+        model.metadata_props.update({f"quantized.{name}": text for name, text in parameters.items()})
+        return ir.passes.PassResult(model, modified=bool(parameters))
 
 
 PreHook: TypeAlias = "Callable[[Any, Any, Any], Any]"

@@ -16,7 +16,7 @@ import torch
 from onnxexp import is_in_onnx_export
 from onnxexp.frontends import is_scripted, replace_attributes
 from onnxexp_quantized.capture import dynamic, parameters, prepacking, recurrent
-from onnxexp_quantized.capture.embedding import byte_table_replacements
+from onnxexp_quantized.capture.embedding import byte_embedding_replacements
 from onnxexp_quantized.capture.function_table import FunctionTable, replace_functions
 from onnxexp_quantized.capture.packed_weights import as_stand_in, is_packed, unpack
 from onnxexp_quantized.capture.quantized_tensor import BY_INTEGERS, QuantizedTensor, implemented_by
@@ -89,7 +89,7 @@ def quantizing_functions(functions: FunctionTable) -> Iterator[None]:
     stand-ins that the replacements return.
     """
     operators: Any = torch.ops.quantized
-    own = {**byte_table_replacements(), **prepacking.half_prepacking()}
+    own = {**byte_embedding_replacements(), **prepacking.half_prepacking()}
     quantizing = [(torch, name, function) for name, function in QUANTIZING.items()]
     methods = [(torch.Tensor, "dequantize", parameters.dequantize)]
     table = [(operators, name, _Operator(operators, name, own[name])) for name in own]

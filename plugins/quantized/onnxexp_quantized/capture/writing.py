@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from onnxexp_quantized.capture.function_table import FunctionTable, Generic, name_of
+from onnxexp_quantized.capture.function_table import FunctionTable, GenericImplementation, name_of
 from onnxexp_quantized.capture.quantized_tensor import QuantizedTensor
 
 table = FunctionTable()
@@ -20,7 +20,7 @@ def overwrite(target: QuantizedTensor, source: QuantizedTensor) -> QuantizedTens
     return target
 
 
-def in_place(implementation: Generic) -> Generic:
+def in_place(implementation: GenericImplementation) -> GenericImplementation:
     """Write the result of an in-place call into the first argument.
 
     A call is in place if the function's name ends with an underscore, or with ``inplace=True``.

@@ -14,7 +14,7 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_quantized.lowering.affine import Affine, dequantize
-from onnxexp_quantized.lowering.dynamic import DYNAMIC
+from onnxexp_quantized.lowering.dynamic_quantization import DYNAMIC
 
 table = SymbolicTable("onnxexp_quantized")
 

@@ -113,14 +113,14 @@ def integer_matmul(node: ir.Node, editor: GraphEditor) -> bool:
 def gemm_of_microsoft(node: ir.Node, editor: GraphEditor) -> bool:
     """Convert Gemm to QGemm, or to MatMulNBits for a float operand."""
     product = _gemm(node, editor)
-    return weight_only(node, editor) if product is None else _qgemm(product, editor)
+    return convert_weight_only(node, editor) if product is None else _qgemm(product, editor)
 
 
 def matmul_of_microsoft(node: ir.Node, editor: GraphEditor) -> bool:
     """Convert MatMul to QGemm, QLinearMatMul, MatMulIntegerToFloat or MatMulNBits."""
     product = _matmul(node, editor)
     if product is None:
-        return weight_only(node, editor)
+        return convert_weight_only(node, editor)
     flat = node.outputs[0].shape is not None and len(node.outputs[0].shape) == 2
     if flat and product.bias is not None and _qgemm(product, editor):
         return True
@@ -196,7 +196,7 @@ class _Packed:
     zero_points: _Array | None
 
 
-def weight_only(node: ir.Node, editor: GraphEditor) -> bool:
+def convert_weight_only(node: ir.Node, editor: GraphEditor) -> bool:
     """Convert a product of a float tensor and a quantized constant to MatMulNBits."""
     x, flipped = node.inputs[0], False
     if node.op_type == "Gemm":
@@ -204,14 +204,16 @@ def weight_only(node: ir.Node, editor: GraphEditor) -> bool:
         if not plain or node.attributes.get_int("transA", 0) == 1:
             return False
         flipped = node.attributes.get_int("transB", 0) == 1
-    packed = _packed(node.inputs[1], flipped)
+    packed = _pack_weight(node.inputs[1], flipped)
     if packed is None or x is None or x.dtype != ir.DataType.FLOAT:
         return False
-    last, bias = _with_bias(node, packed.columns)
+    if (sum_with_bias := _with_bias(node, packed.columns)) is None:
+        return False
+    last, bias = sum_with_bias
     zero_points = None if packed.zero_points is None else _constant(editor, packed.zero_points, "zero_points")
     parts = [_constant(editor, packed.integers, "weight"), _constant(editor, packed.scales, "scales"), zero_points]
     attributes = {"K": packed.rows, "N": packed.columns, "bits": packed.bits, "block_size": packed.block}
-    made = editor.insert(
+    product = editor.insert(
         last,
         "MatMulNBits",
         [x, *parts, None, bias],
@@ -220,14 +222,19 @@ def weight_only(node: ir.Node, editor: GraphEditor) -> bool:
         dtype=ir.DataType.FLOAT,
         domain="com.microsoft",
     )
-    editor.replace(last.outputs[0], made)
+    editor.replace(last.outputs[0], product)
     return True
 
 
-def _with_bias(node: ir.Node, columns: int) -> tuple[ir.Node, ir.Value | None]:
-    """Return the node that returns the sum with the bias, and the bias."""
+def _with_bias(node: ir.Node, columns: int) -> tuple[ir.Node, ir.Value | None] | None:
+    """Return the node that returns the sum with the bias, and the bias.
+
+    Returns None for a Gemm with another summand than a bias.
+    """
     if node.op_type == "Gemm":
-        return node, node.inputs[2] if len(node.inputs) > 2 else None
+        summand = node.inputs[2] if len(node.inputs) > 2 else None
+        fits = summand is None or (summand.shape is not None and tuple(summand.shape) == (columns,))
+        return (node, summand) if fits else None
     total = sole_user(node.outputs[0])
     if total is None or total.op_type != "Add" or total.domain:
         return node, None
@@ -237,7 +244,7 @@ def _with_bias(node: ir.Node, columns: int) -> tuple[ir.Node, ir.Value | None]:
     return (total, total.inputs[index]) if fits else (node, None)
 
 
-def _packed(value: ir.Value | None, flipped: bool) -> _Packed | None:
+def _pack_weight(value: ir.Value | None, flipped: bool) -> _Packed | None:
     """Pack a dequantized constant; `flipped` for one whose rows are the outputs."""
     transpose = producer(value, "Transpose")
     if transpose is not None:
@@ -256,10 +263,10 @@ def _packed(value: ir.Value | None, flipped: bool) -> _Packed | None:
     if flipped:
         numbers, axis = numbers.T, 1 - axis
         scale, points = (scale.T, points.T) if block else (scale, points)
-    return _blocks(numbers, scale, points, axis if scale.size > 1 else None, block, signed)
+    return _pack_blocks(numbers, scale, points, axis if scale.size > 1 else None, block, signed)
 
 
-def _blocks(
+def _pack_blocks(
     weight: npt.NDArray[np.int16], scale: _Array, zero: npt.NDArray[np.int16], axis: int | None, block: int, signed: bool
 ) -> _Packed | None:
     """Pack a [K, N] weight; the scales' axis is 0 with a block, 1 or None without."""
@@ -268,43 +275,45 @@ def _blocks(
         return None
     if not block:
         block = _BLOCK
-        whole = (-(-rows // block), columns)
-        scale, zero = np.broadcast_to(scale.reshape(1, -1), whole), np.broadcast_to(zero.reshape(1, -1), whole)
-    low = int(min(weight.min(), zero.min()))
-    four = (low >= -8 and weight.max() <= 7 and zero.max() <= 7) if signed else bool(weight.max() <= 15 and zero.max() <= 15)
-    bits = 4 if four else 8
+        of_blocks = (-(-rows // block), columns)
+        scale, zero = np.broadcast_to(scale.reshape(1, -1), of_blocks), np.broadcast_to(zero.reshape(1, -1), of_blocks)
+    lowest, highest = int(min(weight.min(), zero.min())), int(max(weight.max(), zero.max()))
+    fits_4_bits = lowest >= -8 and highest <= 7 if signed else highest <= 15
+    bits = 4 if fits_4_bits else 8
     offset = 1 << (bits - 1) if signed else 0
     count = scale.shape[0]
-    full = np.zeros((count * block, columns), np.uint8)
-    full[:rows] = (weight + offset).astype(np.uint8)
-    integers = _joined(full.T.reshape(columns, count, block), bits)
+    padded = np.zeros((count * block, columns), np.uint8)
+    padded[:rows] = (weight + offset).astype(np.uint8)
+    integers = _pack_bytes(padded.T.reshape(columns, count, block), bits)
     points = (zero + offset).astype(np.uint8).T
-    middle = bool((points == 1 << (bits - 1)).all())
-    packed_points = None if middle else _joined(_even(points) if bits == 4 else points, bits).reshape(-1)
+    all_in_middle = bool((points == 1 << (bits - 1)).all())
+    packed_points = None if all_in_middle else _pack_bytes(_pad_to_even(points) if bits == 4 else points, bits).reshape(-1)
     return _Packed(bits, block, rows, columns, integers, np.ascontiguousarray(scale.T).reshape(-1), packed_points)
 
 
-def _even(points: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+def _pad_to_even(points: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     """Pad zero points to an even number of blocks, for two in a byte."""
     return np.pad(points, ((0, 0), (0, points.shape[1] % 2)))
 
 
-def _joined(numbers: npt.NDArray[np.uint8], bits: int) -> npt.NDArray[np.uint8]:
+def _pack_bytes(numbers: npt.NDArray[np.uint8], bits: int) -> npt.NDArray[np.uint8]:
     """Pack two numbers of 4 bits into a byte, the first into its lower half.
 
-    Numbers of 8 bits stay as they are."""
+    Numbers of 8 bits stay as they are.
+    """
     if bits == 8:
         return np.ascontiguousarray(numbers)
     return np.ascontiguousarray(numbers[..., ::2] | (numbers[..., 1::2] << 4))
 
 
 def _contents(value: ir.Value | None) -> _Array | None:
-    constant = value is not None and value.const_value is not None and not value.is_graph_input()
-    if value is None or not constant or value.const_value is None:
+    """Return the contents of a constant of integers or floats, else None."""
+    if value is None or value.const_value is None or value.is_graph_input():
         return None
     return value.const_value.numpy() if value.dtype in (*_STORED, ir.DataType.FLOAT) else None
 
 
 def _constant(editor: GraphEditor, contents: _Array, name: str) -> ir.Value:
+    """Create an initializer from an array."""
     tensor = torch.from_numpy(contents)
     return editor.constant(tensor, tensor.dtype, name)

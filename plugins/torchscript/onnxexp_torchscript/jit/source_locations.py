@@ -1,4 +1,4 @@
-"""The user's source line and module of a TorchScript node."""
+"""Find the user's source line and the module of a TorchScript node."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ _MODULE = re.compile(r"(?P<name>[^.()]+)\((?P<kind>[^()]*)\)")
 _HERE = "<--- HERE"
 
 
-def _traced(source: str) -> tuple[str, int]:
-    """Find the user's file and line in a traced source range, else "" and 0."""
+def _traced_line(source: str) -> tuple[str, int]:
+    """Find the user's file and line in the call stack of a traced node, else "" and 0.
+
+    Without a line of the user, the innermost line in torch.nn counts.
+    """
     file, line = "", 0
     while source:
         frame, _, source = source.partition("\n")
@@ -41,8 +44,8 @@ def _owner(file: str) -> tuple[bool, bool]:
     return place.is_user_code, place.is_torch_nn
 
 
-def _scripted(source: str) -> tuple[str, int, str]:
-    """Find file, line and code in a scripted source range."""
+def _scripted_line(source: str) -> tuple[str, int, str]:
+    """Find file, line and code in the source range of a scripted node."""
     found = _SCRIPTED.search(source)
     if found is None:
         return "", 0, ""
@@ -56,8 +59,10 @@ def _scripted(source: str) -> tuple[str, int, str]:
 class Places:
     """Source locations of the nodes of one graph.
 
-    `modules` are the model's, by path. `inlined` is whether calls of modules were inlined into the graph. `root` is the path that
-    the capture put before the model's.
+    Args:
+        modules: The model's modules, by path.
+        root: The path that the capture put before the model's, or "".
+        inlined: Whether calls of modules were inlined into the graph.
     """
 
     def __init__(self, modules: Mapping[str, torch.nn.Module], root: str = "", *, inlined: bool = False) -> None:
@@ -68,23 +73,27 @@ class Places:
 
     def where(self, node: Any) -> SourceLocation:
         """Return the place of a node of a `torch._C.Graph`."""
-        hierarchy, source = node.getModuleHierarchy() if self._inlined else node.scopeName(), node.sourceRange()
-        file, line = _traced(source)
+        hierarchy = node.getModuleHierarchy() if self._inlined else node.scopeName()
+        source = node.sourceRange()
+        file, line = _traced_line(source)
         key = hierarchy, file or source, line  # long stacks are not kept
         known = self._known.get(key)
         if known is None:
             scope, module = self._scope(hierarchy)
-            file, line, code = (file, line, linecache.getline(file, line).strip()) if file else _scripted(source)
+            if file:
+                code = linecache.getline(file, line).strip()
+            else:
+                file, line, code = _scripted_line(source)
             known = self._known[key] = SourceLocation(scope, module, file, line, code)
         return known
 
     def of(self, node: Any) -> SourceLocation:
-        """Return the place of a node, or for a compiler's node the place of its user."""
+        """Return the place of a node; for a node without a line, that of a user of it."""
         own = self.where(node)
-        if not own.file:
-            users = [use.user for value in outputs(node) for use in value.uses()]
-            own = next((place for place in map(self.where, users) if place.file), own)
-        return own
+        if own.file:
+            return own
+        users = [use.user for value in outputs(node) for use in value.uses()]
+        return next((place for place in map(self.where, users) if place.file), own)
 
     def _scope(self, hierarchy: str) -> tuple[str, str]:
         """Return the path and the class of a node's module."""
@@ -92,4 +101,6 @@ class Places:
         if self._inlined:
             names = [match["name"] for match in _MODULE.finditer(hierarchy)]
             path = ".".join(name for index, name in enumerate(names) if index or name != self._root)
-        return (path, type(self._modules[path]).__name__ if path in self._modules else "") if path else ("", "")
+        if not path:
+            return "", ""
+        return path, type(self._modules[path]).__name__ if path in self._modules else ""

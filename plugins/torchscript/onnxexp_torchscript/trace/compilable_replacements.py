@@ -1,6 +1,6 @@
-"""Let torch.jit.script compile functions while a model is traced.
+"""Make functions that a trace replaces known to torch.jit.script.
 
-torchvision compiles the loops over its boxes in this way.
+A model may compile functions while it is traced. torchvision compiles the loops over its boxes in this way.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ Replacement = tuple[Any, str, Any]
 
 @contextlib.contextmanager
 def compilable(replacements: Iterable[Replacement]) -> Iterator[list[Replacement]]:
-    """Give the compiler the operators of replaced functions inside the `with`.
+    """Add the replacements to the compiler's table of operators inside the `with`.
 
-    TorchScript identifies `torch.tensor` or `math.ceil` by the function object.
+    TorchScript identifies `torch.tensor` or `math.ceil` by the id of the function object. Yields the replacements as a list.
     """
     listed = list(replacements)
     table: dict[int, str] = torch.jit._builtins._get_builtin_table()  # type: ignore[no-untyped-call]
-    added = {
-        id(function): operator
-        for owner, name, function in listed
-        if (operator := table.get(id(getattr(owner, name, None)))) is not None and id(function) not in table
-    }
+    added = {}
+    for owner, name, function in listed:
+        operator = table.get(id(getattr(owner, name, None)))
+        if operator is not None and id(function) not in table:
+            added[id(function)] = operator
     table.update(added)
     try:
         yield listed

@@ -1,4 +1,4 @@
-"""Calls of scripted functions from a trace: their numbers stay dynamic."""
+"""Keep the numbers dynamic that a traced model passes to scripted functions."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import torch
 from onnxexp.frontends import signature_of
 
 _NUMBERS = {"int": "aten::Int", "float": "aten::Float", "bool": "aten::Bool"}
-
+"""The types of numbers, each with the operator that converts a 0-d tensor to it."""
 
 _SCRIPTED: Any = torch.jit.ScriptFunction
 _CALL = _SCRIPTED.__call__
 
 
-def numbers_kept(made: list[Any]) -> tuple[Any, str, Callable[..., Any]]:
+def numbers_kept(copies: list[Any]) -> tuple[Any, str, Callable[..., Any]]:
     """Return a replacement (owner, name, function) of a scripted function's call.
 
-    A traced number stays dynamic in its arguments; the tracer would make it a constant. `made` collects the functions that are
-    called instead: they must live until the calls are inlined.
+    The tracer would make the numbers among the arguments constants. The replacement calls a copy of the function that takes
+    tensors in their place. It appends the copies to `copies`, since they must live until the calls are inlined.
     """
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -32,19 +32,19 @@ def numbers_kept(made: list[Any]) -> tuple[Any, str, Callable[..., Any]]:
         tensors = [name for name, arg in bound.arguments.items() if isinstance(arg, torch.Tensor) and kinds[name] in _NUMBERS]
         if not tensors:
             return _CALL(self, *args, **kwargs)
-        places = [index for index, name in enumerate(bound.arguments) if name in tensors]
-        made.append(_of_tensors(self, places))
-        return _CALL(made[-1], *bound.arguments.values())
+        copy = _taking_tensors(self, [index for index, name in enumerate(bound.arguments) if name in tensors])
+        copies.append(copy)
+        return _CALL(copy, *bound.arguments.values())
 
     return _SCRIPTED, "__call__", call
 
 
-def _of_tensors(function: Any, places: list[int]) -> Any:
-    """Copy a scripted function, with tensors in place of these numbers."""
+def _taking_tensors(function: Any, indexes: list[int]) -> Any:
+    """Copy a scripted function, with 0-d tensors in place of the numbers at `indexes`."""
     graph = function.graph.copy()
     inputs = list(graph.inputs())
     first = next(graph.nodes(), graph.return_node())
-    for index in places:
+    for index in indexes:
         number = inputs[index]
         kind = number.type()
         cast = graph.create(_NUMBERS[str(kind)], 1)

@@ -1,4 +1,4 @@
-"""Record ``math.sqrt(n)`` and ``max(n, m)`` of sizes in place of their values."""
+"""Record ``math.sqrt(n)`` and ``max(n, m)`` of sizes in a trace, not their values."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ import torch
 from onnxexp_torchscript.trace.inplace_size_arithmetic import is_size
 
 _FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {"sqrt": torch.sqrt, "exp": torch.exp, "log2": torch.log2}
-"""Functions of Python's math module, each with torch's."""
+"""Functions of Python's math module, each with the function of torch that is recorded."""
 
 
 def size_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     """Yield replacements (owner, name, function) of Python's functions of numbers."""
     for name, function in _FUNCTIONS.items():
-        yield math, name, _unless_size(getattr(math, name), function)
-    yield builtins, "max", _unless_sizes(max, torch.maximum)
-    yield builtins, "min", _unless_sizes(min, torch.minimum)
+        yield math, name, _recording_of_size(getattr(math, name), function)
+    yield builtins, "max", _recording_of_sizes(max, torch.maximum)
+    yield builtins, "min", _recording_of_sizes(min, torch.minimum)
 
 
 @functools.lru_cache(maxsize=128)
-def _unless_size(original: Callable[..., Any], function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., Any]:
+def _recording_of_size(original: Callable[..., Any], function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., Any]:
+    """Return `original`, with a call of `function` recorded where a number is a size."""
+
     def call(number: Any, /) -> Any:
         traced = isinstance(number, torch.Tensor) and torch._C._is_tracing() and is_size(number)
         return function(number) if traced else original(number)
@@ -34,14 +36,16 @@ def _unless_size(original: Callable[..., Any], function: Callable[[torch.Tensor]
 
 
 @functools.lru_cache(maxsize=128)
-def _unless_sizes(original: Callable[..., Any], function: Callable[..., torch.Tensor]) -> Callable[..., Any]:
-    """Return `original` with a trace of `function` where integers are sizes."""
+def _recording_of_sizes(original: Callable[..., Any], function: Callable[..., torch.Tensor]) -> Callable[..., Any]:
+    """Return `original`, with calls of `function` recorded where integers are sizes."""
 
     def call(*args: Any, **options: Any) -> Any:
         if not torch._C._is_tracing() or options:
             return original(*args, **options)
         numbers = tuple(args[0]) if len(args) == 1 else args  # it may be an iterator
-        if not any(map(_is_whole_size, numbers)) or not all(type(each) is int or _is_whole_size(each) for each in numbers):
+        if not any(map(_is_whole_size, numbers)):
+            return original(numbers)
+        if not all(type(number) is int or _is_whole_size(number) for number in numbers):
             return original(numbers)
         return functools.reduce(function, map(torch.as_tensor, numbers))
 

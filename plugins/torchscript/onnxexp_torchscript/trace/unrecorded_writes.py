@@ -1,4 +1,4 @@
-"""Writes that torch's tracer drops.
+"""Keep writes that torch's tracer drops: to undeclared aliases, and ``resize_``.
 
 torch's alias analysis takes the result of ``torch.atleast_3d(x)`` for a new tensor. If the model writes to one of the two and
 returns the other, torch removes the write from the trace as dead code. ``resize_`` is not recorded at all: its result would be
@@ -53,15 +53,19 @@ def recorded_resizing() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
 
 
 def _shape_of(the_template: torch.Tensor) -> Sequence[Any]:
+    """Return the new sizes for the arguments of ``resize_as_``."""
     return the_template.shape
 
 
 def _given_sizes(*size: Any) -> Sequence[Any]:
+    """Return the new sizes for the arguments of ``resize_``."""
     return size[0] if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
 
 
 @functools.lru_cache(maxsize=128)
 def _recorded(original: Callable[..., Any], sizes_of: Callable[..., Sequence[Any]]) -> Callable[..., Any]:
+    """Return a replacement of a function that resizes, which records a view."""
+
     @functools.wraps(original)
     def call(self: torch.Tensor, *args: Any, memory_format: torch.memory_format | None = None, **options: Any) -> Any:
         resize = functools.partial(original, self, *args, memory_format=memory_format, **options)
@@ -69,11 +73,11 @@ def _recorded(original: Callable[..., Any], sizes_of: Callable[..., Sequence[Any
             return resize()
         sizes = sizes_of(*args, **options)
         with no_trace():
-            after, count = [int(size) for size in sizes], self.numel()
-            if list(self.shape) == after:
+            new_shape, count = [int(size) for size in sizes], self.numel()
+            if list(self.shape) == new_shape:
                 return self
             if count:
-                _check(original.__name__, self, math.prod(after), memory_format)
+                _refuse_uncertain_elements(original.__name__, self, math.prod(new_shape), memory_format)
         if not count:
             return resize()
         value = _tracer._get_value_trace(self.view(-1)[: math.prod(sizes)].view(tuple(sizes)))
@@ -85,15 +89,16 @@ def _recorded(original: Callable[..., Any], sizes_of: Callable[..., Sequence[Any
     return call
 
 
-def _check(name: str, tensor: torch.Tensor, count: int, memory_format: torch.memory_format | None) -> None:
+def _refuse_uncertain_elements(name: str, tensor: torch.Tensor, count: int, memory_format: torch.memory_format | None) -> None:
+    """Raise CaptureError unless a resize keeps the first `count` elements in order."""
     if memory_format not in (None, torch.contiguous_format):
-        why = "to another memory format"
+        problem = "to another memory format"
     elif count > tensor.numel():
-        why = f"from {tensor.numel()} to {count} elements: the last ones are undefined"
+        problem = f"from {tensor.numel()} to {count} elements: the last ones are undefined"
     elif not tensor.is_contiguous():
-        why = "whose elements have another order in memory"
+        problem = "whose elements have another order in memory"
     else:
         return
     raise CaptureError(
-        f"{name} resizes a tensor {why}; to fix this, take the elements with flatten()[:n].view(...), or pad() a new tensor"
+        f"{name} resizes a tensor {problem}; to fix this, take the elements with flatten()[:n].view(...), or pad() a new tensor"
     )

@@ -61,19 +61,17 @@ def parameters_of(forward: Callable[..., Any]) -> Mapping[str, inspect.Parameter
 
 
 def setting(config: Any, name: str, default: Any = None) -> Any:
-    """Return a setting of a configuration, or of the configurations of its towers."""
-    towers = (
-        getattr(config, f"{tower}_config", None) for tower in ("text", "vision", "audio", "encoder")
-    )  # few classes have them
-    for each in (config, *towers):
-        found = getattr(each, name, None)  # each architecture has settings of its own
-        if found is not None:
-            return found
+    """Return a setting of a configuration, or of the configurations inside it."""
+    inner = [getattr(config, f"{part}_config", None) for part in ("text", "vision", "audio", "encoder")]  # few classes have them
+    for part_config in (config, *inner):
+        value = getattr(part_config, name, None)  # each architecture has settings of its own
+        if value is not None:
+            return value
     return default
 
 
 def example_inputs(model: Any, names: Sequence[str], sizes: Sizes) -> Example:
-    """Build an example of those parameters."""
+    """Build an example for the parameters with these names."""
     example = Example({}, {})
     for name in names:
         _MAKERS[name](example, model, sizes)
@@ -81,16 +79,16 @@ def example_inputs(model: Any, names: Sequence[str], sizes: Sizes) -> Example:
 
 
 def refuse_other_needs(model: Any, names: Sequence[str]) -> None:
-    """Raise OptionError where the model's forward needs other parameters than those."""
+    """Raise OptionError where the model's forward needs parameters beside `names`."""
     needed = [
         name
-        for name, each in parameters_of(model.forward).items()
-        if each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+        for name, parameter in parameters_of(model.forward).items()
+        if parameter.default is parameter.empty and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     ]
-    lacking = [name for name in needed if name not in names]
-    if lacking:
+    missing = [name for name in needed if name not in names]
+    if missing:
         raise OptionError(
-            f"{type(model).__name__} needs {', '.join(lacking)}, and this task has no example of it: "
+            f"{type(model).__name__} needs {', '.join(missing)}, and this task has no example of it: "
             "to fix this, export the model with onnxexp.export and your own inputs"
         )
 
@@ -144,9 +142,9 @@ def _bbox(example: Example, model: Any, sizes: Sizes) -> None:
     The four numbers are left, top, right and bottom.
     """
     largest = model.config.max_2d_position_embeddings - 1
-    corners = torch.arange(sizes.batch * sizes.sequence).reshape(sizes.batch, sizes.sequence, 1) % (largest // 2)
-    corner = corners.expand(-1, -1, 2)
-    example.inputs["bbox"] = torch.cat([corner, corner + torch.tensor([largest // 3, largest // 4])], dim=-1)
+    starts = torch.arange(sizes.batch * sizes.sequence).reshape(sizes.batch, sizes.sequence, 1) % (largest // 2)
+    left_top = starts.expand(-1, -1, 2)
+    example.inputs["bbox"] = torch.cat([left_top, left_top + torch.tensor([largest // 3, largest // 4])], dim=-1)
     example.axes["bbox"] = {0: "batch", 1: "sequence"}
 
 
@@ -201,12 +199,8 @@ def _frames_axis(model: Any) -> int:
 
 def waves(shape: Sequence[int]) -> torch.Tensor:
     """Return numbers between -1 and 1 that differ from each other, float32."""
-    size = torch.Size(shape).numel()
-    return (
-        torch.sin(torch.arange(size, dtype=torch.float64) * 0.37 + torch.arange(size, dtype=torch.float64).sqrt())
-        .float()
-        .reshape(*shape)
-    )
+    positions = torch.arange(torch.Size(shape).numel(), dtype=torch.float64)
+    return torch.sin(positions * 0.37 + positions.sqrt()).float().reshape(*shape)
 
 
 _MAKERS: Mapping[str, Callable[[Example, Any, Sizes], None]] = {

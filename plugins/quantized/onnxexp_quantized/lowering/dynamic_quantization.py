@@ -1,4 +1,4 @@
-"""Quantization with parameters computed at run time, and integer products."""
+"""Quantization whose parameters are computed at run time, and linear layers on it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ DYNAMIC = "quantized.dynamic"
 table = SymbolicTable("onnxexp_quantized")
 
 _DYNAMIC_QUANTIZE_LINEAR = 11
+"""The first opset with DynamicQuantizeLinear."""
 
 
 @table("dynamic_quantize")
 def dynamic_quantize(op: Builder, x: Tensor, dtype: torch.dtype, reduce_range: bool, exact: bool) -> tuple[Tensor, ...]:
     """dynamic_quantize(Tensor x, ScalarType dtype, bool reduce_range, bool exact) -> (Tensor, Tensor, Tensor)"""
-    single = op.context.plugin_data[DYNAMIC] == "ort" and dtype == torch.uint8 and op.opset >= _DYNAMIC_QUANTIZE_LINEAR
-    if single and not exact:
+    may_use_operator = op.context.plugin_data[DYNAMIC] == "ort" and dtype == torch.uint8 and op.opset >= _DYNAMIC_QUANTIZE_LINEAR
+    if may_use_operator and not exact:
         results: tuple[Tensor, ...] = op.DynamicQuantizeLinear(x)
         return results
     lowest, highest = integers_used(dtype, reduce_range)

@@ -1,6 +1,6 @@
-"""Weights alone, as their arithmetic.
+"""Dequantize the weights of float operators by Cast, Sub and Mul.
 
-ONNX Runtime computes a product of a float tensor and a DequantizeLinear with integers. It folds a Cast and a Mul to a float
+ONNX Runtime computes a product of a float tensor and a DequantizeLinear with integers. It folds Cast, Sub and Mul into a float
 weight when it loads the file.
 """
 
@@ -16,7 +16,10 @@ from onnxexp_quantized.weights.narrow import is_weight_only
 
 
 class FloatWeights(QuantizedPass):
-    """Write Cast, Sub and Mul for the DequantizeLinear of a weight alone."""
+    """Replace the DequantizeLinear of a weight by Cast, Sub and Mul.
+
+    The weight's operator has float activations.
+    """
 
     operators = frozenset({"DequantizeLinear"})
 
@@ -33,12 +36,12 @@ class FloatWeights(QuantizedPass):
             of_scale.insert(axis + 1, 1)
         elif of_scale:
             of_scale += [1] * (len(sizes) - axis - 1)
-        weight = _Arithmetic(node, result.dtype, editor)
-        made = weight.floats(parts[0], split)
-        for zero in parts[2:]:
-            made = weight.computed("Sub", [made, weight.floats(zero, of_scale)], split)
-        made = weight.computed("Mul", [made, weight.floats(parts[1], of_scale)], split)
-        editor.replace(result, weight.reshaped(made, sizes))
+        nodes = _NewNodes(node, result.dtype, editor)
+        weight = nodes.floats(parts[0], split)
+        for zero_point in parts[2:]:
+            weight = nodes.computed("Sub", [weight, nodes.floats(zero_point, of_scale)], split)
+        weight = nodes.computed("Mul", [weight, nodes.floats(parts[1], of_scale)], split)
+        editor.replace(result, nodes.reshaped(weight, sizes))
         return True
 
 
@@ -47,7 +50,7 @@ def _sizes(constant: ir.Value) -> list[int]:
     return list(constant.const_value.shape.numpy())
 
 
-class _Arithmetic:
+class _NewNodes:
     """New nodes before a DequantizeLinear, with results of its dtype."""
 
     def __init__(self, place: ir.Node, dtype: ir.DataType, editor: GraphEditor) -> None:
@@ -66,8 +69,8 @@ class _Arithmetic:
         return self.computed("Reshape", [value, self._editor.constant(list(shape), torch.int64, "shape")], shape)
 
     def computed(self, operator: str, inputs: Sequence[ir.Value], shape: Sequence[int], **attributes: int) -> ir.Value:
-        """Return the result of a node."""
+        """Insert a node, and return its result."""
         like = self._place.outputs[0]
-        made = self._editor.insert(self._place, operator, inputs, attributes, like=like, dtype=self._dtype)
-        made.shape = ir.Shape(shape)
-        return made
+        result = self._editor.insert(self._place, operator, inputs, attributes, like=like, dtype=self._dtype)
+        result.shape = ir.Shape(shape)
+        return result

@@ -1,4 +1,4 @@
-"""Turn the arguments of a torch operator into ONNX inputs and attributes.
+"""Map the arguments of a torch operator to ONNX inputs and attributes.
 
 Tensors, optional tensors and one list of tensors are inputs, in the order of the schema. Of the other arguments, those that are
 named in `attrs` are attributes; the rest are inputs too, numbers as 0-d tensors and lists of numbers as 1-D tensors.
@@ -36,8 +36,8 @@ _TENSORS = frozenset({"Tensor", "List[Tensor]", "List[Optional[Tensor]]"})
 
 
 @dataclasses.dataclass(frozen=True)
-class CallForm:
-    """The arguments of a torch operator in the form of an ONNX operator.
+class ArgumentMapping:
+    """A mapping from the arguments of a torch operator to those of an ONNX operator.
 
     Attributes:
         schema: The torch operator's schema.
@@ -56,7 +56,7 @@ class CallForm:
         return f"{self.schema.name}.{overload}" if overload else self.schema.name
 
     @classmethod
-    def of(cls, schema: torch.FunctionSchema, attrs: Mapping[str, str] | None) -> CallForm:
+    def of(cls, schema: torch.FunctionSchema, attrs: Mapping[str, str] | None) -> ArgumentMapping:
         """Match the attributes with the schema.
 
         An attribute belongs to the argument of its name. Where the schema has no such names (``m.def("foo", &foo)`` calls them
@@ -64,27 +64,21 @@ class CallForm:
 
         Raises OptionError where schema and attributes disagree; the message lists every problem.
         """
-        plain = {each.name: type_name(each) for each in schema.arguments if type_name(each) not in _TENSORS}
-        problems = [f"{name} is a {kind}, which ONNX has no form of" for name, kind in plain.items() if kind not in LETTERS]
+        types = {argument.name: type_name(argument) for argument in schema.arguments}
+        others = {name: kind for name, kind in types.items() if kind not in _TENSORS}
         if attrs is None:
-            attrs = {name: LETTERS[kind][0] for name, kind in plain.items() if kind in LETTERS}
-        unnamed = all(each.name.startswith("_") for each in schema.arguments)
-        named = dict(zip(plain, attrs, strict=False)) if unnamed else {name: name for name in attrs}
-        if unnamed and len(attrs) > len(plain):
-            problems.append(f"there are {len(attrs)} attributes and {len(plain)} arguments that are no tensors")
-        for argument, attribute in named.items():
-            kind, letter = plain.get(argument), attrs[attribute]
-            if kind is None:
-                problems.append(f"the attribute {attribute!r} is no argument of the operator, or a tensor")
-            elif letter not in LETTERS.get(kind, (letter,)):
-                problems.append(f"{attribute!r} is {letter!r}, and a {kind} is {' or '.join(map(repr, LETTERS[kind]))}")
-        left = [name for name, kind in plain.items() if name not in named and kind in LETTERS and kind not in _NUMBERS]
-        problems += [f"{name} is a {plain[name]}, which can only be an attribute: add it to attrs" for name in left]
-        if sum(type_name(each).startswith("List[") and type_name(each) in _TENSORS for each in schema.arguments) > 1:
+            attrs = {name: LETTERS[kind][0] for name, kind in others.items() if kind in LETTERS}
+        unnamed = all(name.startswith("_") for name in types)
+        attribute_of = dict(zip(others, attrs, strict=False)) if unnamed else {name: name for name in attrs}
+        problems = [f"{name} is a {kind}, which ONNX has no form of" for name, kind in others.items() if kind not in LETTERS]
+        if unnamed and len(attrs) > len(others):
+            problems.append(f"there are {len(attrs)} attributes and {len(others)} arguments that are no tensors")
+        problems += _attribute_problems(others, attribute_of, attrs)
+        if sum(kind.startswith("List[") and kind in _TENSORS for kind in types.values()) > 1:
             problems.append("it takes two lists of tensors, and an ONNX operator has one: give a symbolic")
         if problems:
             raise OptionError(f"{schema}: {'; '.join(problems)}")
-        return cls(schema, named, attrs)
+        return cls(schema, attribute_of, attrs)
 
     def split(self, op: Builder, args: Sequence[Any]) -> tuple[list[Tensor | None], dict[str, Any]]:
         """Split the arguments of a call into inputs and attributes.
@@ -104,6 +98,22 @@ class CallForm:
         return inputs, attributes
 
 
+def _attribute_problems(others: Mapping[str, str], attribute_of: Mapping[str, str], attrs: Mapping[str, str]) -> Iterator[str]:
+    """Describe attributes that do not fit the arguments, and arguments that need one.
+
+    `others` are the types of the arguments that are no tensors.
+    """
+    for argument, attribute in attribute_of.items():
+        kind, letter = others.get(argument), attrs[attribute]
+        if kind is None:
+            yield f"the attribute {attribute!r} is no argument of the operator, or a tensor"
+        elif letter not in LETTERS.get(kind, (letter,)):
+            yield f"{attribute!r} is {letter!r}, and a {kind} is {' or '.join(map(repr, LETTERS[kind]))}"
+    for name, kind in others.items():
+        if name not in attribute_of and kind in LETTERS and kind not in _NUMBERS:
+            yield f"{name} is a {kind}, which can only be an attribute: add it to attrs"
+
+
 def type_name(argument: Any) -> str:
     """Return a schema argument's type without Optional: ``List[int]``, ``ScalarType``."""
     kind = argument.real_type  # `type` shows a ScalarType as an int
@@ -111,18 +121,24 @@ def type_name(argument: Any) -> str:
 
 
 def _inputs(op: Builder, arg: Any, tensors: bool) -> Iterator[Tensor | None]:
+    """Yield the ONNX inputs for one argument; `tensors` if its type is of tensors."""
     if arg is None or isinstance(arg, Tensor):
         yield arg
     elif tensors:
         yield from arg
     elif isinstance(arg, (list, tuple)):
-        whole = not any(isinstance(each, float) or (isinstance(each, Tensor) and each.dtype is not torch.int64) for each in arg)
-        yield op.constant(list(arg), torch.int64 if whole else torch.float32)
+        yield op.constant(list(arg), torch.float32 if any(map(_is_float, arg)) else torch.int64)
     else:
         yield op.constant(arg)
 
 
+def _is_float(number: Any) -> bool:
+    """Return whether a number is a float, or a tensor of another dtype than int64."""
+    return isinstance(number, float) or (isinstance(number, Tensor) and number.dtype is not torch.int64)
+
+
 def _attribute(op: Builder, arg: Any, name: str, letter: str) -> Any:
+    """Return the value of an attribute, of the kind `letter`."""
     if not op.is_static(arg):
         raise op.error(
             f"the attribute {name} is computed when the model runs ({arg!r}): leave {name} out of attrs, so that it is an input"

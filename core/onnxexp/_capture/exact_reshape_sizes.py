@@ -1,6 +1,6 @@
-"""Give reshapes of tensors with symbolic sizes the sizes in the call.
+"""Keep the sizes that a reshape requests, on fake tensors with symbolic sizes.
 
-torch derives these sizes axis by axis from divisibility at the example's sizes: ``x.reshape(-1, 8)`` of ``[n, 4]`` becomes
+torch derives them axis by axis from divisibility at the example's sizes: ``x.reshape(-1, 8)`` of ``[n, 4]`` becomes
 ``[n//2, 4*(n//(n//2))]``, and ``x.reshape(2, -1)`` becomes ``[2, 4*(n//2)]``, which is wrong for an odd n.
 """
 

@@ -1,4 +1,4 @@
-"""Read and write large files past the system's cache, where the system can.
+"""Direct I/O: read and write large files past the system's cache, on Linux.
 
 A write through the cache finds a free page for each page first, and then copies the page. In this way, 4.3 GB of zeros took 6 to
 8 s, and 1.7 s past the cache (Linux 6.18, ext4, a virtual machine). Smaller files are left to the cache, which writes them to the
@@ -26,8 +26,8 @@ if sys.platform != "win32":
 _BLOCK = 16 << 20
 """Bytes of a block; a multiple of what every file system needs."""
 
-_UNWRITTEN = 0.2
-"""The share of the available memory from which Linux has a program wait for the disk (its default vm.dirty_ratio)."""
+_DIRTY_RATIO = 0.2
+"""Linux stops a program until the disk has caught up when unwritten pages fill this share of memory (default vm.dirty_ratio)."""
 
 
 def exceeds_cache(size: int) -> bool:
@@ -40,7 +40,7 @@ def exceeds_cache(size: int) -> bool:
     except OSError:
         return False
     available = re.search(r"^MemAvailable: +(\d+) kB", table, re.MULTILINE)
-    return available is not None and size > _UNWRITTEN * 1024 * int(available[1])
+    return available is not None and size > _DIRTY_RATIO * 1024 * int(available[1])
 
 
 def blocks(pieces: Generator[memoryview], count: int) -> Generator[memoryview]:
@@ -54,9 +54,9 @@ def blocks(pieces: Generator[memoryview], count: int) -> Generator[memoryview]:
     with contextlib.closing(pieces):
         for piece in pieces:
             while piece:
-                taken = min(len(piece), _BLOCK - used)
-                block[used : used + taken] = piece[:taken]
-                piece, used = piece[taken:], used + taken
+                copied = min(len(piece), _BLOCK - used)
+                block[used : used + copied] = piece[:copied]
+                piece, used = piece[copied:], used + copied
                 if used == _BLOCK:
                     yield block.data
                     block, used = next(memory), 0
@@ -87,7 +87,7 @@ class _DirectFile:
         try:
             return os.write(self._file.fileno(), data)
         except OSError as error:
-            # The end of a file, whose size is no multiple of the disk's, or a disk with larger ones.
+            # The size of the last block is no multiple of the disk's block size, or the disk has larger blocks.
             if error.errno != errno.EINVAL or not _bypass_cache(self._file, False):
                 raise
             return os.write(self._file.fileno(), data)
@@ -138,16 +138,18 @@ class DirectReader:
 
     def _memory(self, size: int) -> memoryview:
         """Return the smallest free memory that is large enough, or new memory."""
-        fitting = sorted((len(memory), number) for number, memory in enumerate(self._free) if len(memory) >= size)
-        return self._free.pop(fitting[0][1]) if fitting else memoryview(mmap.mmap(-1, size))
+        fitting = [index for index, memory in enumerate(self._free) if len(memory) >= size]
+        if not fitting:
+            return memoryview(mmap.mmap(-1, size))
+        return self._free.pop(min(fitting, key=lambda index: len(self._free[index])))
 
 
 def _fill(memory: memoryview, descriptor: int, offset: int) -> int:
     """Read until the memory is full or the file ends, and return the number of bytes."""
-    done = 0
-    while done < len(memory):
-        count = os.preadv(descriptor, [memory[done:]], offset + done)
-        done += count
+    total = 0
+    while total < len(memory):
+        count = os.preadv(descriptor, [memory[total:]], offset + total)
+        total += count
         if not count or count % mmap.PAGESIZE:
             break
-    return done
+    return total

@@ -1,4 +1,4 @@
-"""Quantized inputs and outputs as torch.onnx has them.
+"""Quantized inputs and outputs as in torch.onnx's files.
 
 The integers, the scale and the zero point are separate inputs or outputs.
 """
@@ -16,7 +16,7 @@ from onnxexp.frontends import call_preserved, is_scripted, signature_of
 
 
 class Parts(NamedTuple):
-    """A quantized tensor as three tensors, where scale and zero point are 0-d."""
+    """The parts of a quantized tensor, where scale and zero point are 0-d tensors."""
 
     integers: torch.Tensor
     scale: torch.Tensor
@@ -24,14 +24,14 @@ class Parts(NamedTuple):
 
 
 def with_quantized_parts(model: Any, capture: str, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
-    """Return a model that takes parts of quantized tensors, and its arguments.
+    """Replace quantized tensors by their parts; return model, args and kwargs.
 
-    The scale is float64, and the zero point is int64. `quantized_as_parts` lets the model join the parts again. Functions and
-    graph modules keep their form, the integers alone. A TorchScript module has no hooks: it becomes a part of a module that
-    joins the parts itself.
+    The scale is float64, and the zero point is int64. Inside `quantized_as_parts`, hooks of the model join the parts again. A
+    TorchScript module has no hooks: it is wrapped in a module that joins the parts. Functions and graph modules stay as they
+    are; their quantized inputs become integers alone.
     """
     if capture != "script" and isinstance(model, torch.nn.Module) and is_scripted(model) and _has_quantized(model, args, kwargs):
-        model = _OfParts(model)
+        model = _ModuleOfParts(model)
     if not _takes_parts(model, capture):
         return model, args, kwargs
     return model, _split(args, torch.float64, torch.int64), _split(kwargs, torch.float64, torch.int64)
@@ -39,9 +39,9 @@ def with_quantized_parts(model: Any, capture: str, args: Any, kwargs: Any) -> tu
 
 @contextlib.contextmanager
 def quantized_as_parts(model: Any, capture: str) -> Iterator[None]:
-    """Let a module take and return parts of quantized tensors inside the `with`."""
+    """Add hooks to a module inside the `with`: it then takes and returns the parts."""
     handles: list[Any] = []
-    if _takes_parts(model, capture) and not isinstance(model, _OfParts):
+    if _takes_parts(model, capture) and not isinstance(model, _ModuleOfParts):
         handles.append(model.register_forward_pre_hook(_pre_hook, with_kwargs=True))
         handles.append(model.register_forward_hook(lambda _module, _args, result: _split(result, torch.float32, None)))
     try:
@@ -51,7 +51,7 @@ def quantized_as_parts(model: Any, capture: str) -> Iterator[None]:
             handle.remove()
 
 
-class _OfParts(torch.nn.Module):
+class _ModuleOfParts(torch.nn.Module):
     """A module of TorchScript that takes and returns the parts of quantized tensors."""
 
     def __init__(self, program: torch.nn.Module) -> None:
@@ -82,21 +82,25 @@ def _has_quantized(program: torch.nn.Module, args: Any, kwargs: Any) -> bool:
 
 
 def _takes_parts(model: Any, capture: str) -> bool:
-    """Return whether a model may get hooks, which torch.jit.script would compile."""
-    takes_hooks = isinstance(model, torch.nn.Module) and not isinstance(model, torch.fx.GraphModule) and not is_scripted(model)
-    return capture != "script" and takes_hooks
+    """Return whether a model may get hooks.
+
+    torch.jit.script would compile the hooks.
+    """
+    if capture == "script" or not isinstance(model, torch.nn.Module):
+        return False
+    return not isinstance(model, torch.fx.GraphModule) and not is_scripted(model)
 
 
 def _join(args: Any, kwargs: Any, make: Callable[..., torch.Tensor]) -> tuple[Any, Any]:
-    """Replace parts by the quantized tensors that `make` makes of them."""
+    """Replace parts by the quantized tensors that `make` creates from them."""
 
-    def joined(each: Any) -> Any:
-        return make(each.integers, each.scale.float(), each.zero_point) if isinstance(each, Parts) else each
+    def join(leaf: Any) -> Any:
+        return make(leaf.integers, leaf.scale.float(), leaf.zero_point) if isinstance(leaf, Parts) else leaf
 
-    leaves, structure = pytree.tree_flatten((args, kwargs), is_leaf=lambda each: isinstance(each, Parts))
-    if not any(isinstance(each, Parts) for each in leaves):
+    leaves, structure = pytree.tree_flatten((args, kwargs), is_leaf=lambda value: isinstance(value, Parts))
+    if not any(isinstance(leaf, Parts) for leaf in leaves):
         return args, kwargs
-    return pytree.tree_unflatten(map(joined, leaves), structure)  # type: ignore[no-any-return]
+    return pytree.tree_unflatten(map(join, leaves), structure)  # type: ignore[no-any-return]
 
 
 def _pre_hook(_module: Any, args: Any, kwargs: Any) -> Any:
@@ -111,7 +115,9 @@ def _split(values: Any, scale: torch.dtype, zero_point: torch.dtype | None) -> A
     leaves, structure = pytree.tree_flatten(values)
     if not any(map(_is_quantized, leaves)):
         return values
-    return pytree.tree_unflatten([_parts(each, scale, zero_point) if _is_quantized(each) else each for each in leaves], structure)
+    return pytree.tree_unflatten(
+        [_parts_of(leaf, scale, zero_point) if _is_quantized(leaf) else leaf for leaf in leaves], structure
+    )
 
 
 def _is_quantized(value: Any) -> bool:
@@ -119,7 +125,7 @@ def _is_quantized(value: Any) -> bool:
     return is_quantized is True and value.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric)
 
 
-def _parts(tensor: Any, scale: torch.dtype, zero_point: torch.dtype | None) -> Parts:
+def _parts_of(tensor: Any, scale: torch.dtype, zero_point: torch.dtype | None) -> Parts:
     integers = tensor.int_repr()
     zero = torch.as_tensor(tensor.q_zero_point()).to(zero_point or integers.dtype)
     return Parts(integers, torch.as_tensor(tensor.q_scale()).to(scale), zero)

@@ -63,42 +63,53 @@ def resolve_call(
     try:
         return resolve_at(opset)
     except (LoweringError, TypeError) as error:
-        since = [version.since for version in history(domain, name) if not version.schema.deprecated]
-        others = [each for each in since if each != opset and (domain or _end(name, each) >= MIN_OPSET)]
-        if not (works := [version for version in others if _fits(resolve_at, version)]):
+        fitting = [version for version in _other_versions(domain, name, opset) if _fits(resolve_at, version)]
+        if not fitting:
             raise
-        later = [version for version in works if version > opset]
-        if domain:
-            version = later[0] if later else works[-1]
-            raise LoweringError(f"{error}; version {version} of {domain} can: custom_opsets={{{domain!r}: {version}}}") from None
-        if later:
-            raise OpsetError(f"{error}; opset {later[0]} can express this call", later[0]) from None
-        raise OpsetError(f"{error}; opset {_end(name, works[-1])} is the last that can express this call") from None
+        raise _error_with_opset(error, domain, name, opset, fitting) from None
+
+
+def _other_versions(domain: str, name: str, opset: int) -> list[int]:
+    """List the versions of an operator that a model may import in place of `opset`."""
+    versions = [version.since for version in history(domain, name) if not version.schema.deprecated]
+    return [version for version in versions if version != opset and (domain or _last_opset(name, version) >= MIN_OPSET)]
+
+
+def _error_with_opset(error: Exception, domain: str, name: str, opset: int, fitting: list[int]) -> LoweringError:
+    """Return an error that names a version out of `fitting`, the next later one first."""
+    later = [version for version in fitting if version > opset]
+    if domain:
+        version = later[0] if later else fitting[-1]
+        return LoweringError(f"{error}; version {version} of {domain} can: custom_opsets={{{domain!r}: {version}}}")
+    if later:
+        return OpsetError(f"{error}; opset {later[0]} can express this call", later[0])
+    return OpsetError(f"{error}; opset {_last_opset(name, fitting[-1])} is the last that can express this call")
 
 
 def check_graph_types(name: str, opset: int, tensors: Sequence[Tensor]) -> None:
     """Raise OpsetError or LoweringError for types that If, Loop or Scan cannot take."""
     for tensor in tensors:
         type_ = operands.type_of(tensor)
-        takes = [
+        versions = [
             version.since
             for version in history("", name)
             if any(type_ in formal.types for formal in version.inputs + version.outputs)
         ]
-        if type_ is None or (takes and takes[0] <= opset):
+        if type_ is None or (versions and versions[0] <= opset):
             continue
         message = f"ONNX's {name} does not take {type_} at opset {opset}"
-        if not takes:
+        if not versions:
             raise LoweringError(message)
-        raise OpsetError(f"{message}; opset {takes[0]} can express this call", takes[0])
+        raise OpsetError(f"{message}; opset {versions[0]} can express this call", versions[0])
 
 
-def _end(name: str, since: int) -> int:
+def _last_opset(name: str, since: int) -> int:
     """Return the last opset of the default domain's version that begins at `since`."""
     return min((version.since - 1 for version in history("", name) if version.since > since), default=MAX_OPSET)
 
 
 def _fits(resolve_at: Callable[[int], OperatorCall], opset: int) -> bool:
+    """Return whether a call can be resolved at an opset."""
     try:
         resolve_at(opset)
     except (LoweringError, TypeError):
@@ -109,6 +120,7 @@ def _fits(resolve_at: Callable[[int], OperatorCall], opset: int) -> bool:
 def _resolve_at(
     domain: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: int | None, opset: int
 ) -> OperatorCall:
+    """Resolve a call at `opset` without a look at other versions."""
     spec = find_operator(domain, name, opset)
     inputs, named = split_arguments(spec, args, kwargs, opset)
     count = spec.results if outputs is None else outputs

@@ -15,8 +15,8 @@ from safetensors.torch import load_file, save_file
 import onnxexp._serialize as serialize
 from onnxexp._builder.torch_tensor_data import TorchTensor
 from onnxexp._errors import SerializeError
-from onnxexp._serialize import direct_files, save
-from onnxexp._serialize.direct_files import DirectReader, exceeds_cache
+from onnxexp._serialize import direct_io, save
+from onnxexp._serialize.direct_io import DirectReader, exceeds_cache
 from tests.core.tensor_models import model_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="O_DIRECT is Linux's")
@@ -86,7 +86,7 @@ def test_the_same_bytes(
 def test_a_file_system_without_it(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     weights = in_memory(checkpoint)
     save(model_of(**weights), tmp_path / "one.onnx")
-    monkeypatch.setattr(direct_files, "_bypass_cache", lambda file, on: False)
+    monkeypatch.setattr(direct_io, "_bypass_cache", lambda file, on: False)
     save(model_of(**weights), tmp_path / "two.onnx")
     assert (tmp_path / "one.onnx").read_bytes() == (tmp_path / "two.onnx").read_bytes()
 

@@ -19,19 +19,19 @@ class Emitter:
 
     Attributes:
         nodes: The nodes so far.
-        static: Whether the graph's inputs have fixed sizes. Elsewhere a fixed size may come from a slice of a dynamic axis, which
-            a pre pass has to see.
+        static: Whether the graph's inputs have fixed sizes. If not, a fixed size may come from a slice of a dynamic axis, and a
+            pre pass needs that slice.
     """
 
     def __init__(self, static: bool) -> None:
         self.nodes: list[Node] = []
         self.static = static
-        self._made = 0
+        self._value_count = 0
 
     def value(self, name: str, type_: Type) -> Value:
         """Make a value whose name is derived from another's."""
-        self._made += 1
-        return Value(f"{name}_f{self._made}", type_)
+        self._value_count += 1
+        return Value(f"{name}_f{self._value_count}", type_)
 
     def call(self, op: str, args: Sequence[Any], output: Value, where: SourceLocation) -> Value:
         """Append a call, bound to the schema of `op`; return its output."""
@@ -52,27 +52,29 @@ class Emitter:
             return one + other
         if other == 0:
             return one
-        return other if one == 0 else self.call("aten::add.int", [one, other], self.value("end", ScalarType(int)), where)
+        if one == 0:
+            return other
+        return self.call("aten::add.int", [one, other], self.value("end", ScalarType(int)), where)
 
     def cast(self, value: Value, type_: TensorType, where: SourceLocation, like: Callable[[], Value]) -> Value:
         """Cast `value` to the dtype of `type_`, to that of `like()` if it is unknown."""
         assert isinstance(value.type, TensorType)
-        if value.type.dtype == type_.dtype is not None:
+        if type_.dtype is not None and value.type.dtype == type_.dtype:
             return value
-        made = self.value(value.name, TensorType(type_.dtype, value.type.sizes))
+        result = self.value(value.name, TensorType(type_.dtype, value.type.sizes))
         if type_.dtype is None:
-            return self.call("aten::type_as", [value, like()], made, where)
-        return self.call("aten::to.dtype", [value, type_.dtype], made, where)
+            return self.call("aten::type_as", [value, like()], result, where)
+        return self.call("aten::to.dtype", [value, type_.dtype], result, where)
 
     def expand(self, value: Value, type_: TensorType, where: SourceLocation, like: Callable[[], Value]) -> Value:
         """Broadcast `value` to the sizes of `type_`, to those of `like()` if unknown."""
         assert isinstance(value.type, TensorType)
         if same_sizes(value.type.sizes, type_.sizes) and (self.static or 1 not in (type_.sizes or ())):
             return value
-        made = self.value(value.name, TensorType(value.type.dtype, type_.sizes))
+        result = self.value(value.name, TensorType(value.type.dtype, type_.sizes))
         if self.static and is_static(type_.sizes):
-            return self.call("aten::expand", [value, list(type_.sizes or ())], made, where)
-        return self.call("aten::expand_as", [value, like()], made, where)
+            return self.call("aten::expand", [value, list(type_.sizes or ())], result, where)
+        return self.call("aten::expand_as", [value, like()], result, where)
 
 
 def same_sizes(one: Iterable[Dim] | None, other: Iterable[Dim] | None) -> bool:
@@ -81,6 +83,7 @@ def same_sizes(one: Iterable[Dim] | None, other: Iterable[Dim] | None) -> bool:
 
 
 def is_static(sizes: Sequence[Dim] | None) -> bool:
+    """Return whether all sizes are known numbers."""
     return sizes is not None and all(isinstance(size, int) for size in sizes)
 
 
@@ -89,7 +92,12 @@ def differ(one: Sequence[Dim] | None, other: Sequence[Dim] | None, symbols: Set[
 
     Two of `symbols` are different, and so are one of them and a number.
     """
-    if one is None or other is None or len(one) != len(other):
-        return one is not None and other is not None
-    pairs = [pair for pair in zip(one, other, strict=True) if pair[0] != pair[1]]
-    return any(all(isinstance(size, int) or size in symbols for size in pair) for pair in pairs)
+    if one is None or other is None:
+        return False
+    if len(one) != len(other):
+        return True
+
+    def is_certain(size: Dim) -> bool:
+        return isinstance(size, int) or size in symbols
+
+    return any(left != right and is_certain(left) and is_certain(right) for left, right in zip(one, other, strict=True))

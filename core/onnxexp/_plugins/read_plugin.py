@@ -1,6 +1,7 @@
-"""Read a plugin's object, with its tables of symbolics and its hooks.
+"""Read the tables of symbolics and the hooks of a plugin.
 
-The object is that of an entry point, or one of `plugins=[...]` in a call. It may be anything, and its attributes may raise.
+A plugin is the object of an entry point, or one of `plugins=[...]` in a call. It may be of any type, and its attributes may
+raise.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ def read(plugin: Plugin) -> Plugin:
 
 
 def _tables(plugin: Plugin) -> tuple[SymbolicTable, ...]:
+    """Return the tables of symbolics, or raise PluginLoadError for anything else."""
     given = plugin.object
     if isinstance(given, SymbolicTable):
         return (given,)
@@ -63,26 +65,32 @@ def _tables(plugin: Plugin) -> tuple[SymbolicTable, ...]:
 
 @functools.lru_cache(maxsize=1024)  # without it `load` takes 0.8 ms instead of 0.03 ms
 def _installed_hooks(plugin: Plugin, contents: tuple[Hashable, ...]) -> tuple[Implementation, ...]:
-    """Read an installed plugin once.
+    """Read the hooks of an installed plugin once, and again after a reload.
 
-    `contents` are others after a reload.
+    A reload changes `contents`.
     """
     del contents
     return _hooks(plugin)
 
 
 def _contents(subject: object) -> tuple[Hashable, ...]:
-    """Identify an object, and the functions of it and its classes.
+    """Return the id of an object, and the functions of the object and its classes.
 
     The cached Plugin keeps the object alive, so that no other object gets its id.
     """
-    holders = (subject, *type(subject).__mro__[:-1], *(subject.__mro__[1:-1] if isinstance(subject, type) else ()))
-    attributes = [tuple(getattr(holder, "__dict__", {}).values()) for holder in holders]  # an object with slots has none
-    return id(subject), *(each for values in attributes for each in values if isinstance(each, _ROUTINES))
+    bases = subject.__mro__[1:-1] if isinstance(subject, type) else ()
+    contents: list[Hashable] = [id(subject)]
+    for owner in (subject, *type(subject).__mro__[:-1], *bases):
+        attributes = tuple(getattr(owner, "__dict__", {}).values())  # an object with slots has none
+        contents += [attribute for attribute in attributes if isinstance(attribute, _ROUTINES)]
+    return tuple(contents)
 
 
 def _hooks(plugin: Plugin) -> tuple[Implementation, ...]:
-    """Register a plugin by itself, so that plugins cannot disturb each other."""
+    """Return the hooks of a plugin.
+
+    Each plugin is registered in a manager of its own, so that plugins cannot disturb each other.
+    """
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     try:
@@ -92,22 +100,26 @@ def _hooks(plugin: Plugin) -> tuple[Implementation, ...]:
         functions = inspect.getmembers(plugin.object, inspect.isroutine)
         places = ", ".join(location_of(function) for name, function in functions if f"{name}(" in reason)
         raise PluginLoadError(f'{plugin}: {reason} ({places}); the reference page "Hooks" lists the parameters') from None
-    found = []
+    implementations = []
     for caller in manager.get_hookcallers(plugin.object) or []:
-        (each,) = [each for each in caller.get_hookimpls() if each.plugin_name == plugin.name]
-        place = location_of(each.function)
-        if caller.name not in HOOKS:
-            raise PluginLoadError(
-                f"{plugin}: there is no hook {caller.name!r}{nearest(caller.name, HOOKS)} ({place}); there are {', '.join(HOOKS)}"
-            )
-        if each.hookwrapper or each.wrapper:
-            raise PluginLoadError(f"{plugin}: the hook {caller.name} ({place}) is a wrapper; onnxexp calls each plugin by itself")
-        namespaces: frozenset[str] = getattr(each.function, hookspecs.NAMESPACES, frozenset())  # pluggy's own marker sets none
-        if namespaces and caller.name != "lower_node":
-            raise PluginLoadError(
-                f"{plugin}: the hook {caller.name} ({place}) has namespaces; to fix this, leave them out, since only lower_node "
-                "may have them"
-            )
-        parameters = tuple(each.argnames)
-        found.append(Implementation(plugin, caller.name, each.function, parameters, each.tryfirst, each.trylast, namespaces))
-    return tuple(found)
+        (hook,) = [hook for hook in caller.get_hookimpls() if hook.plugin_name == plugin.name]
+        implementations.append(_implementation(plugin, caller.name, hook))
+    return tuple(implementations)
+
+
+def _implementation(plugin: Plugin, name: str, hook: pluggy.HookImpl) -> Implementation:
+    """Check a hook that pluggy has found, and return it as an Implementation."""
+    place = location_of(hook.function)
+    if name not in HOOKS:
+        raise PluginLoadError(
+            f"{plugin}: there is no hook {name!r}{nearest(name, HOOKS)} ({place}); there are {', '.join(HOOKS)}"
+        )
+    if hook.hookwrapper or hook.wrapper:
+        raise PluginLoadError(f"{plugin}: the hook {name} ({place}) is a wrapper; onnxexp calls each plugin by itself")
+    namespaces: frozenset[str] = getattr(hook.function, hookspecs.NAMESPACES, frozenset())  # pluggy's own marker sets none
+    if namespaces and name != "lower_node":
+        raise PluginLoadError(
+            f"{plugin}: the hook {name} ({place}) has namespaces; to fix this, leave them out, since only lower_node "
+            "may have them"
+        )
+    return Implementation(plugin, name, hook.function, tuple(hook.argnames), hook.tryfirst, hook.trylast, namespaces)

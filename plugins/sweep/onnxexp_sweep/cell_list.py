@@ -1,4 +1,4 @@
-"""The cells of a sweep: every model with every opset, frontend and variant."""
+"""List the cells of a sweep: every model with every opset, frontend and variant."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """The cell without versions: what two sweeps are compared by."""
+        """The name of the cell, without versions, by which two sweeps are compared."""
         return "/".join([self.model.name, str(self.opset), self.frontend, *([self.variant] if self.variant else [])])
 
     def key(self, versions: Mapping[str, str]) -> str:
@@ -53,7 +53,7 @@ class Cell:
         return _digest([self._definition(), self.source, sorted(versions.items())])
 
     def job(self, versions: Mapping[str, str]) -> dict[str, Any]:
-        """Return what a worker needs, in types of JSON."""
+        """Return the job for a worker, in types of JSON."""
         return {
             **self._definition(),
             "name": self.name,
@@ -83,7 +83,7 @@ def cells_of(
         opsets, frontends: Those of the sweep; a model may be restricted to some of them.
         time, memory: The limits of a cell whose model has none.
     """
-    found = []
+    cells = []
     for model in zoo.models:
         source = _source(zoo.folder, model.target)
         for opset in dict.fromkeys(opsets):
@@ -91,25 +91,36 @@ def cells_of(
                 if (model.opsets and opset not in model.opsets) or (model.frontends and frontend not in model.frontends):
                     continue
                 for variant, options in zoo.variants.items():
-                    chosen = {**model.options, **options}
-                    limits = (model.time or time, model.memory or memory)
-                    found.append(Cell(model, opset, frontend, variant, chosen, str(zoo.folder), source, *limits))
-    return found
+                    cell = Cell(
+                        model,
+                        opset,
+                        frontend,
+                        variant,
+                        options={**model.options, **options},
+                        folder=str(zoo.folder),
+                        source=source,
+                        time=model.time or time,
+                        memory=model.memory or memory,
+                    )
+                    cells.append(cell)
+    return cells
 
 
 def _source(folder: Path, target: str) -> str:
-    """Return a digest of the file or folder that a target names, "" without one.
+    """Return a digest of the file or folder that a target names; "" if there is none.
 
     A module counts if its file lies below the zoo's folder. A checkpoint's files count by name, size and time of change.
     """
     if target.startswith("hf:"):
         place = folder / target.removeprefix("hf:")
         files = sorted(place.iterdir())[:_SOURCES] if place.is_dir() else [place]
-        return _digest([(file.name, (status := file.stat()).st_size, status.st_mtime_ns) for file in files])
+        return _digest([(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files])
     module = target.rpartition(":")[0] or target
     candidates = [folder / module, folder / f"{module.replace('.', '/')}.py", folder / module.replace(".", "/") / "__init__.py"]
-    file = next((each for each in candidates if each.is_file()), None)
-    return hashlib.sha256(file.read_bytes()).hexdigest() if file is not None else ""
+    for file in candidates:
+        if file.is_file():
+            return hashlib.sha256(file.read_bytes()).hexdigest()
+    return ""
 
 
 def _digest(value: Any) -> str:
