@@ -26,15 +26,25 @@ def in_captures(original: Callable[..., Any], replacement: Callable[..., Any]) -
 
 
 def in_forward(model: torch.nn.Module, mode: TorchFunctionMode) -> contextlib.AbstractContextManager[None]:
-    """Call the model's forward in a mode, without effect on other threads.
+    """Call a model and its hooks in a mode, without effect on other threads.
 
     Of the calls that a mode around all of torch.export would see, torch.export itself makes four of five.
     """
-    forward = model.forward
+    entered: list[None] = []
 
-    @functools.wraps(forward)
-    def call(*args: Any, **options: Any) -> Any:
-        with mode if is_in_onnx_export() else contextlib.nullcontext():
-            return forward(*args, **options)
+    def within(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*args: Any, **options: Any) -> Any:
+            if entered or not is_in_onnx_export():
+                return function(*args, **options)
+            entered.append(None)
+            try:
+                with mode:
+                    return function(*args, **options)
+            finally:
+                entered.clear()
 
-    return replace_attributes([(model, "forward", call)])
+        return call
+
+    # torch.nn.Module.__call__ calls `_call_impl`, which calls the hooks and `forward`
+    return replace_attributes([(model, name, within(getattr(model, name))) for name in ("forward", "_call_impl")])
