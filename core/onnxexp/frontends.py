@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from onnxexp._capture.fitting_examples import run_fitting
     from onnxexp._capture.kept_tensors import warn_of_kept_tensors
     from onnxexp._capture.model_tensors import call_preserved, capture_mode, restored_state
+    from onnxexp._capture.redirect import redirected
     from onnxexp._capture.reshape_sizes import fake_kernels
     from onnxexp._capture.shape_env_snapshot import ShapeEnvSnapshot
     from onnxexp._capture.size_names import SizeNames
@@ -38,6 +39,7 @@ __all__ = [
     "is_scripted",
     "model_error",
     "model_mode",
+    "redirected",
     "register_containers",
     "replace_attributes",
     "restored_state",
@@ -60,6 +62,7 @@ __getattr__, __dir__ = lazy_names(
         "_capture.shape_env_snapshot": "ShapeEnvSnapshot",
         "_capture.size_names": "SizeNames",
         "_capture.source_lines": "model_error",
+        "_capture.redirect": "redirected",
         "_capture.torch_state": "model_mode replace_attributes",
         "_request.axis_spec": "Axis",
         "_request.dynamic_shapes": "DynamicSpec",

@@ -18,8 +18,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statica
 from torch.nn import functional
 from torch.utils import _pytree as pytree
 
-from onnxexp.frontends import replace_attributes
-from onnxexp_aten.capture.in_captures import in_captures
+from onnxexp.frontends import redirected
 from onnxexp_aten.capture.unbacked_sizes import replaced_kernel
 from onnxexp_aten.creation.windows import WINDOWS
 
@@ -258,7 +257,7 @@ DATA_DEPENDENT: list[tuple[Any, str, Callable[..., Any]]] = [
 def keep_data_dependent_sizes() -> Iterator[None]:
     """Correct torch's shapes of unique and bincount, without effect on other threads."""
     with (
-        replace_attributes([(fake_impls, "_unique", in_captures(fake_impls._unique, _unique))]),
+        redirected([(fake_impls, "_unique", _unique)], None),
         replaced_kernel(fake_impls.op_implementations_dict, torch.ops.aten.bincount.default, _bincount),
     ):
         yield

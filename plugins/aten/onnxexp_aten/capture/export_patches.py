@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp import is_in_onnx_export
-from onnxexp.frontends import replace_attributes
+from onnxexp.frontends import redirected, replace_attributes
 from onnxexp_aten.capture.computed_numbers.mode import COMPOSITIONS, keep_traced_numbers
 from onnxexp_aten.capture.computed_sizes import COMPUTED_SIZES
 from onnxexp_aten.capture.data_dependent_ops import DATA_DEPENDENT, keep_data_dependent_sizes
 from onnxexp_aten.capture.indexed_pieces import export_with_pieces
 from onnxexp_aten.capture.module_casts import keep_modules
 from onnxexp_aten.capture.recurrent_layers import composite_ops, keep_composite_ops
-from onnxexp_aten.capture.redirect import Rows, redirected
 from onnxexp_aten.capture.size_functions import keep_size_functions
 from onnxexp_aten.capture.slice_lengths import exact_slice_lengths
 from onnxexp_aten.capture.stand_in_ops import define_operators
@@ -42,7 +41,7 @@ def keep_operators_whole() -> Iterator[None]:
         strict = options.get("strict", False)
         rows = [*composite_ops(), *DATA_DEPENDENT, *COMPUTED_SIZES]
 
-        def run(pieces: Rows = ()) -> Any:
+        def run(pieces: Sequence[tuple[Any, str, Callable[..., Any]]] = ()) -> Any:
             with redirected([*rows, *pieces], None if strict else args[0], COMPOSITIONS):
                 return original(*args, **options)
 

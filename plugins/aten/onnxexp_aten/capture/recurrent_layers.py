@@ -19,8 +19,7 @@ from torch.nn.modules import transformer
 from torch.nn.modules.rnn import RNNBase
 from torch.utils import _pytree as pytree
 
-from onnxexp.frontends import replace_attributes
-from onnxexp_aten.capture.in_captures import in_captures
+from onnxexp.frontends import redirected
 from onnxexp_aten.capture.stand_in_ops import LAYERS
 
 
@@ -121,7 +120,7 @@ def composite_ops() -> list[tuple[Any, str, Callable[..., Any]]]:
 def keep_composite_ops() -> contextlib.AbstractContextManager[None]:
     """Replace functions that torch calls around composite operators.
 
-    No mode sees them, since none is a function of a tensor that torch lets others define.
+    No mode sees them: they do not look for one.
     """
     scans = importlib.import_module("torch._higher_order_ops.associative_scan")  # the attribute of that name is the function
     table: list[tuple[Any, str, Callable[..., Any]]] = [
@@ -129,4 +128,4 @@ def keep_composite_ops() -> contextlib.AbstractContextManager[None]:
         (RNNBase, "check_forward_args", _check_forward_args),
         (transformer, "_detect_is_causal_mask", _detect_is_causal_mask),
     ]
-    return replace_attributes([(owner, name, in_captures(getattr(owner, name), instead)) for owner, name, instead in table])
+    return redirected(table, None)

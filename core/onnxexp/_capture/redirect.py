@@ -9,16 +9,14 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import CellType, CodeType, FunctionType
+from types import CellType, CodeType, FunctionType, MappingProxyType
 from typing import Any, TypeAlias
 
 import torch
 from torch._higher_order_ops import utils
 from torch.overrides import TorchFunctionMode
 
-from onnxexp import is_in_onnx_export
-from onnxexp.frontends import replace_attributes
-from onnxexp_aten.capture.in_captures import in_captures, in_forward
+from onnxexp._capture.torch_state import is_exporting, replace_attributes
 
 Replacement: TypeAlias = Callable[..., Any]
 """A function that gets torch's function first, then the arguments of the call."""
@@ -27,6 +25,17 @@ Rows: TypeAlias = Iterable[tuple[Any, str, Replacement]]
 
 _CHECKS = dict.fromkeys(("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"), lambda *tensors: False)
 """torch's tests for a mode or a tensor's class that takes a call, answered for a call that has neither."""
+
+
+def _in_captures(original: Callable[..., Any], replacement: Replacement) -> Callable[..., Any]:
+    """Call `replacement` with `original` first, in captures of torch.export."""
+
+    @functools.wraps(original)
+    def call(*args: Any, **options: Any) -> Any:
+        inside = torch.compiler.is_exporting() and is_exporting()
+        return replacement(original, *args, **options) if inside else original(*args, **options)
+
+    return call
 
 
 class Redirect(TorchFunctionMode):
@@ -39,7 +48,7 @@ class Redirect(TorchFunctionMode):
     def __init__(self, table: Mapping[Any, Replacement], names: frozenset[str]) -> None:
         super().__init__()
         self._table = table
-        self._traced = {function: in_captures(function, instead) for function, instead in table.items()}
+        self._traced = {function: _in_captures(function, instead) for function, instead in table.items()}
         self._names = names
         self._copies: dict[FunctionType, FunctionType] = {}
         self._globals: dict[int, dict[str, Any]] = {}
@@ -127,15 +136,25 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 @contextlib.contextmanager
-def redirected(rows: Rows, model: torch.nn.Module | None, compositions: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
-    """Redirect torch's functions to replacements during a capture of torch.export.
+def redirected(
+    rows: Rows, model: torch.nn.Module | None, compositions: Mapping[Any, Callable[..., Any]] = MappingProxyType({})
+) -> Iterator[None]:
+    """Redirect torch's functions while torch.export captures a model.
 
-    Without a model, for strict mode, the attributes are replaced, with an effect in captures only. `compositions` compute with
-    numbers that depend on sizes, in the model's forward.
+    Only calls in this thread are redirected. For torch.export's strict mode, the attributes are replaced, and other threads call
+    wrappers that change nothing: Dynamo traces a mode for functions as part of the model.
+
+    Args:
+        rows: What is replaced: the owner, such as `torch.Tensor`, the name, and a function that gets torch's function first, then
+            the arguments of the call. A name that the owner lacks is skipped.
+        model: The model that torch.export gets. None for its strict mode, and for functions that no mode sees, such as torch's
+            own helpers.
+        compositions: Functions by torch's function, in the model's forward only. Each gets torch's function, the arguments as a
+            tuple, and those by keyword as a dictionary. A replacement of the same function gets it as torch's function.
     """
     # each by its name; torch 2.11 to 2.15 lack some
     found = [(owner, name, getattr(owner, name), instead) for owner, name, instead in rows if hasattr(owner, name)]
-    patches = [(owner, name, in_captures(original, instead)) for owner, name, original, instead in found]
+    patches = [(owner, name, _in_captures(original, instead)) for owner, name, original, instead in found]
     if model is None:
         with replace_attributes(patches):
             yield
@@ -145,8 +164,33 @@ def redirected(rows: Rows, model: torch.nn.Module | None, compositions: Mapping[
     for function, composition in compositions.items():
         table[function] = functools.partial(_composed, table.get(function, _call), composition)
     in_branches = (utils, "_set_compilation_env", _with_attributes(utils._set_compilation_env, patches))
-    with in_forward(model, Redirect(table, names)), replace_attributes([in_branches]):
+    with _in_call(model, Redirect(table, names)), replace_attributes([in_branches]):
         yield
+
+
+def _in_call(model: torch.nn.Module, mode: TorchFunctionMode) -> contextlib.AbstractContextManager[None]:
+    """Call a model and its hooks in a mode, without effect on other threads.
+
+    Of the calls that a mode around all of torch.export would see, torch.export itself makes four of five.
+    """
+    entered: list[None] = []
+
+    def within(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*args: Any, **options: Any) -> Any:
+            if entered or not is_exporting():
+                return function(*args, **options)
+            entered.append(None)
+            try:
+                with mode:
+                    return function(*args, **options)
+            finally:
+                entered.clear()
+
+        return call
+
+    # torch.nn.Module.__call__ calls `_call_impl`, which calls the hooks and `forward`
+    return replace_attributes([(model, name, within(getattr(model, name))) for name in ("forward", "_call_impl")])
 
 
 def _call(original: Callable[..., Any], *args: Any, **options: Any) -> Any:
@@ -165,7 +209,7 @@ def _with_attributes(environment: Callable[[], Any], patches: Rows) -> Callable[
 
     @contextlib.contextmanager
     def settings() -> Iterator[None]:
-        with replace_attributes(patches if is_in_onnx_export() else ()), environment():  # not in another thread
+        with replace_attributes(patches if is_exporting() else ()), environment():  # not in another thread
             yield
 
     return settings
