@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from onnxexp._capture.fitting_examples import run_fitting
     from onnxexp._capture.kept_tensors import warn_of_kept_tensors
     from onnxexp._capture.preserved_model import call_preserved, capture_mode
+    from onnxexp._capture.redirect import redirected
     from onnxexp._capture.restored_state import restored_state
     from onnxexp._capture.shape_env_snapshot import ShapeEnvSnapshot
     from onnxexp._capture.size_names import SizeNames
@@ -39,6 +40,7 @@ __all__ = [
     "is_scripted",
     "model_error",
     "model_mode",
+    "redirected",
     "register_containers",
     "replace_attributes",
     "restored_state",
@@ -62,6 +64,7 @@ __getattr__, __dir__ = lazy_names(
         "_capture.shape_env_snapshot": "ShapeEnvSnapshot",
         "_capture.size_names": "SizeNames",
         "_capture.source_lines": "model_error",
+        "_capture.redirect": "redirected",
         "_capture.torch_state": "model_mode replace_attributes",
         "_request.axis_spec": "Axis",
         "_request.dynamic_shapes": "DynamicSpec",

@@ -16,7 +16,8 @@ import onnxexp
 from onnxexp import Builder, OpsetError, SymbolicTable, Tensor
 from onnxexp._passes import pass_checks
 from onnxexp.graph import SymbolicSize
-from onnxexp.testing import OPSETS, Case, cases, cases_of, check_case, check_table
+from onnxexp.testing import Case, cases, cases_of, check_case, check_table
+from onnxexp.testing._case import OPSETS
 from tests.older_releases import RUNTIME
 
 X = torch.linspace(-2, 2, 12).reshape(3, 4)

@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from onnxexp.testing._case import OPSETS, Case, cases, cases_of, check_case
+from onnxexp.testing._case import Case, cases, cases_of, check_case
 from onnxexp.testing._table_check import check_table
 
-__all__ = ["OPSETS", "Case", "cases", "cases_of", "check_case", "check_table"]
+__all__ = ["Case", "cases", "cases_of", "check_case", "check_table"]

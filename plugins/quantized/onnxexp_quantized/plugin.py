@@ -16,7 +16,13 @@ from onnxexp.graph import Graph, Node
 from onnxexp_quantized.capture.fake_quantize_modules import constant_fake_quantization
 from onnxexp_quantized.capture.functions import FUNCTIONS
 from onnxexp_quantized.capture.integer_form import IntegerForm, WriteParameters, hooked, integer_outputs, quantized_inputs
-from onnxexp_quantized.capture.model_patches import calls_quantizing, is_quantized, quantizing_functions, stand_ins
+from onnxexp_quantized.capture.model_patches import (
+    calls_quantizing,
+    is_quantized,
+    quantizing_functions,
+    quantizing_while_captured,
+    stand_ins,
+)
 from onnxexp_quantized.capture.refusals import check_model
 from onnxexp_quantized.lowering import (
     choose_parameters,
@@ -121,15 +127,17 @@ class Quantized:
         quantized = is_quantized(model) or bool(forms) or scripted is not None
         check_model(model, options.capture, quantized)
         plain = not quantized and isinstance(model, torch.nn.Module)
+        calls = plain and calls_quantizing(model)
         if plain:
-            stack.enter_context(quantizing_functions(FUNCTIONS))
+            replaced = quantizing_functions if calls or options.capture == "script" else quantizing_while_captured
+            stack.enter_context(replaced(FUNCTIONS))
         if quantized:
             stack.enter_context(stand_ins(model, FUNCTIONS))
-        if quantized or (plain and calls_quantizing(model)):
+        if quantized or calls:
             before = quantized_inputs(model, args, kwargs, forms)
             stack.enter_context(hooked(model, before, integer_outputs(context.plugin_data.setdefault(_OUTPUTS, {}))))
         if isinstance(model, torch.nn.Module):
-            stack.enter_context(constant_fake_quantization(model))
+            stack.enter_context(constant_fake_quantization(model, options.capture == "script"))
         return scripted
 
     @hookimpl

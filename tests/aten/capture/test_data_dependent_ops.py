@@ -61,7 +61,7 @@ def test_opaque(check):
 
 
 def names() -> list[object]:
-    return [getattr(owner, name) for owner, name, _ in data_dependent_ops._REPLACEMENTS if hasattr(owner, name)]
+    return [getattr(owner, name) for owner, name, _ in data_dependent_ops.DATA_DEPENDENT if hasattr(owner, name)]
 
 
 def test_torch_is_as_it_was_after_a_capture():

@@ -6,7 +6,6 @@ composed of operators with symbolic sizes.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -17,9 +16,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.nn import functional
 
 from onnxexp import CaptureError
-from onnxexp.frontends import replace_attributes
 from onnxexp_aten.capture.contiguous_copies import contiguous
-from onnxexp_aten.capture.in_captures import in_captures
 from onnxexp_aten.capture.triangle_indices import triangle_indices
 
 
@@ -62,6 +59,10 @@ def _adaptive_avg_pool1d(original: Callable[..., torch.Tensor], input: torch.Ten
     return functional.adaptive_avg_pool2d(input.unsqueeze(-2), (1, size)).squeeze(-2)
 
 
+_POOLS_WHOLE = {"padding": 0, "dilation": 1, "ceil_mode": False, "return_indices": False}
+"""The options of a pool that reduces the window alone; torch's Python functions pass all of them to a mode."""
+
+
 def _pool_whole(
     reduce: Callable[..., torch.Tensor],
     rank: int,
@@ -76,7 +77,8 @@ def _pool_whole(
     window = [*kernel_size] if isinstance(kernel_size, (tuple, list)) else [kernel_size] * rank
     pairs = zip(window, input.shape[-rank:], strict=False)
     symbolic = any(isinstance(size, torch.SymInt) for size in window)
-    if rest or options or not symbolic or not all(statically_known_true(size == whole) for size, whole in pairs):
+    further = rest or any(_POOLS_WHOLE.get(name, name) != option for name, option in options.items())
+    if further or not symbolic or not all(statically_known_true(size == whole) for size, whole in pairs):
         return original(input, kernel_size, stride, *rest, **options)
     return reduce(input, [*range(-rank, 0)], keepdim=True)
 
@@ -125,7 +127,7 @@ def _fill_diagonal(
     return self
 
 
-_REPLACEMENTS: list[tuple[Any, str, Callable[..., Any]]] = [
+COMPUTED_SIZES: list[tuple[Any, str, Callable[..., Any]]] = [
     (torch, "linspace", _linspace),
     (torch, "logspace", _logspace),
     (torch, "vander", _vander),
@@ -142,9 +144,3 @@ _REPLACEMENTS: list[tuple[Any, str, Callable[..., Any]]] = [
     (torch.Tensor, "fill_diagonal_", _fill_diagonal),
 ]
 """The replacement of each function of torch, as (owner, attribute, replacement)."""
-
-
-def keep_computed_sizes() -> contextlib.AbstractContextManager[None]:
-    """Capture these operators with symbolic sizes; other calls are torch's own."""
-    table = [(owner, name, in_captures(getattr(owner, name), instead)) for owner, name, instead in _REPLACEMENTS]  # by its name
-    return replace_attributes(table)

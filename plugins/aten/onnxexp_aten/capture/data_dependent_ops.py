@@ -9,18 +9,16 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch._subclasses import fake_impls
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from onnxexp.frontends import replace_attributes
-from onnxexp_aten.capture.in_captures import in_captures, in_forward
+from onnxexp.frontends import redirected
 from onnxexp_aten.capture.unbacked_sizes import replaced_kernel
 from onnxexp_aten.creation.windows import WINDOWS
 
@@ -104,6 +102,22 @@ def _bincount(original: Callable[..., Any], mode: Any, func: Any, x: Any, weight
 
 def _with_dtype(fake: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return fake if fake.dtype == dtype else fake.new_empty(fake.shape, dtype=dtype)
+
+
+def _cdist(original: Callable[..., Any], x1: torch.Tensor, x2: torch.Tensor, p: float = 2.0, compute_mode: Any = None) -> Any:
+    """Call our operator, whose mode is a number, unless torch has the right shapes."""
+    given = {} if compute_mode is None else {"compute_mode": compute_mode}
+    if _STATIC["cdist"](x1, x2):
+        return original(x1, x2, p, **given)
+    return torch.ops.onnxexp_shapes.cdist(x1, x2, p, _DISTANCES.get(compute_mode, compute_mode))
+
+
+_DISTANCES = {
+    "use_mm_for_euclid_dist_if_necessary": None,
+    "use_mm_for_euclid_dist": 1,
+    "donot_use_mm_for_euclid_dist": 2,
+}
+"""The mode of torch's operator by that of its Python function."""
 
 
 def _linear_cross_entropy(original: Callable[..., torch.Tensor], *args: Any, **options: Any) -> torch.Tensor:
@@ -218,7 +232,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "tensor_split": _tensor_split,
 }
 """The replacements of functions that are also methods of a tensor."""
-_REPLACEMENTS: list[tuple[Any, str, Callable[..., Any]]] = [
+DATA_DEPENDENT: list[tuple[Any, str, Callable[..., Any]]] = [
     *((owner, name, instead) for owner in (torch, torch.Tensor) for name, instead in _METHODS.items()),
     (torch.Tensor, "__setitem__", _set_item),
     *((torch, name, functools.partial(_call_own, name)) for name in WINDOWS),
@@ -227,7 +241,8 @@ _REPLACEMENTS: list[tuple[Any, str, Callable[..., Any]]] = [
     (torch, "_dim_arange", _dim_arange),
     (torch, "_reshape_from_tensor", _reshape_from_tensor),
     (torch, "ctc_loss", functools.partial(_call_own, "ctc_loss")),
-    *((torch, name, functools.partial(_call_own, name)) for name in ("cdist", "trapezoid", "trapz")),
+    (torch, "cdist", _cdist),
+    *((torch, name, functools.partial(_call_own, name)) for name in ("trapezoid", "trapz")),
     *((torch.fft, name, functools.partial(_call_own, f"fft_{name}")) for name in _TRANSFORMS),
     (functional, "scaled_dot_product_attention", functools.partial(_call_own, "scaled_dot_product_attention")),
     (torch.linalg, "lstsq", functools.partial(_call_own, "linalg_lstsq")),
@@ -238,31 +253,11 @@ _REPLACEMENTS: list[tuple[Any, str, Callable[..., Any]]] = [
 """The replacement of each Python function, as (owner, attribute, replacement); torch 2.11 to 2.15 lack some."""
 
 
-class _RedirectCalls(TorchFunctionMode):
-    """Redirect calls through stored references to torch's functions."""
-
-    def __init__(self, calls: Mapping[Any, Callable[..., Any]]) -> None:
-        super().__init__()
-        self._calls = calls
-
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        return self._calls.get(func, func)(*args, **(kwargs or {}))
-
-
 @contextlib.contextmanager
-def keep_data_dependent_ops(model: torch.nn.Module | None) -> Iterator[None]:
-    """Capture these operators as one node each, without effect on other threads.
-
-    With a model, also redirect references to the functions that it stored earlier.
-    """
-    rows = [(owner, name, getattr(owner, name), instead) for owner, name, instead in _REPLACEMENTS if hasattr(owner, name)]
-    calls = {original: in_captures(original, instead) for _, _, original, instead in rows}
-    table = [(owner, name, calls[original]) for owner, name, original, _ in rows]
-    table.append((fake_impls, "_unique", in_captures(fake_impls._unique, _unique)))
-    references_too = in_forward(model, _RedirectCalls(calls)) if model is not None else contextlib.nullcontext()
+def keep_data_dependent_sizes() -> Iterator[None]:
+    """Correct torch's shapes of unique and bincount, without effect on other threads."""
     with (
-        replace_attributes(table),
+        redirected([(fake_impls, "_unique", _unique)], None),
         replaced_kernel(fake_impls.op_implementations_dict, torch.ops.aten.bincount.default, _bincount),
-        references_too,
     ):
         yield

@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp import is_in_onnx_export
-from onnxexp.frontends import replace_attributes
-from onnxexp_aten.capture.computed_numbers.mode import KeepComputedNumbers, keep_traced_numbers
-from onnxexp_aten.capture.computed_sizes import keep_computed_sizes
-from onnxexp_aten.capture.data_dependent_ops import keep_data_dependent_ops
-from onnxexp_aten.capture.in_captures import in_forward
-from onnxexp_aten.capture.indexed_pieces import export_with_pieces, trace_pieces
+from onnxexp.frontends import redirected, replace_attributes
+from onnxexp_aten.capture.computed_numbers.mode import COMPOSITIONS, keep_traced_numbers
+from onnxexp_aten.capture.computed_sizes import COMPUTED_SIZES
+from onnxexp_aten.capture.data_dependent_ops import DATA_DEPENDENT, keep_data_dependent_sizes
+from onnxexp_aten.capture.indexed_pieces import export_with_pieces
 from onnxexp_aten.capture.module_casts import keep_modules
-from onnxexp_aten.capture.recurrent_layers import keep_composite_ops
+from onnxexp_aten.capture.recurrent_layers import composite_ops, keep_composite_ops
 from onnxexp_aten.capture.size_functions import keep_size_functions
 from onnxexp_aten.capture.slice_lengths import exact_slice_lengths
 from onnxexp_aten.capture.stand_in_ops import define_operators
@@ -40,21 +39,24 @@ def keep_operators_whole() -> Iterator[None]:
         if not is_in_onnx_export():  # another thread's own
             return original(*args, **options)
         strict = options.get("strict", False)
+        rows = [*composite_ops(), *DATA_DEPENDENT, *COMPUTED_SIZES]
+
+        def run(pieces: Sequence[tuple[Any, str, Callable[..., Any]]] = ()) -> Any:
+            with redirected([*rows, *pieces], None if strict else args[0], COMPOSITIONS):
+                return original(*args, **options)
+
         with (
             keep_composite_ops(),
-            keep_data_dependent_ops(None if strict else args[0]),
-            keep_computed_sizes(),
+            keep_data_dependent_sizes(),
             keep_unbacked_sizes(),
             contextlib.nullcontext() if strict else keep_size_functions(args[0]),  # strict mode knows them itself
             exact_slice_lengths(),
         ):
-            run = functools.partial(original, *args, **options)
-            if strict:  # it knows a tensor's methods itself, and no modes
+            if strict:  # it knows a tensor's methods itself
                 return run()
-            with in_forward(args[0], KeepComputedNumbers()):
-                return _export_views(functools.partial(export_with_pieces, run, args[0]), args[0])
+            return _export_views(functools.partial(export_with_pieces, run, args[0]), args[0])
 
-    with replace_attributes([(torch.export, "export", export), keep_modules()]), trace_pieces(), keep_traced_numbers():
+    with replace_attributes([(torch.export, "export", export), keep_modules()]), keep_traced_numbers():
         yield
 
 

@@ -15,7 +15,6 @@ from torch.utils import _pytree as pytree
 
 from onnxexp import is_in_onnx_export
 from onnxexp.frontends import replace_attributes, restored_state
-from onnxexp_aten.capture.in_captures import in_captures
 
 _VF: Any = torch._VF
 
@@ -184,26 +183,23 @@ def _in_traces(original: Callable[..., Any], replacement: Callable[..., Any]) ->
     return call
 
 
-def export_with_pieces(export: Callable[[], Any], model: torch.nn.Module) -> Any:
-    """Run an export with indices of pieces as slices, or without if that fails."""
+def export_with_pieces(export: Callable[[Any], Any], model: torch.nn.Module) -> Any:
+    """Run an export with indices of pieces as slices, or without if that fails.
+
+    `export` gets the replacements of torch's functions, as (owner, name, function).
+    """
     _register_pieces()
     owners: dict[str, list[Any]] = {"split": [torch.Tensor], "chunk": [torch, torch.Tensor], "unbind": [torch, torch.Tensor]}
-    own = [(owner, name, getattr(owner, name)) for name in owners for owner in owners[name]]  # by its name
     made: list[Any] = []
 
     def make(piece: Callable[[int], torch.Tensor], whole: Callable[[], Any], count: Any = None) -> Any:
-        def torchs() -> Any:
-            with replace_attributes(own):  # a mode for functions gets torch's function by its name
-                return whole()
-
-        made.append(_ExportedPieces(piece, torchs, count))
+        made.append(_ExportedPieces(piece, whole, count))
         return made[-1]
 
-    table = [(owner, name, in_captures(original, functools.partial(_METHODS[name], make))) for owner, name, original in own]
     try:
-        with restored_state(model, buffers=False), replace_attributes(table):
-            return export()
+        with restored_state(model, buffers=False):
+            return export([(owner, name, functools.partial(_METHODS[name], make)) for name in owners for owner in owners[name]])
     except Exception:  # torch.export passes on any exception of the model
         if not made:
             raise
-    return export()
+    return export([])

@@ -10,7 +10,7 @@ import contextlib
 import functools
 import importlib
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,8 +19,7 @@ from torch.nn.modules import transformer
 from torch.nn.modules.rnn import RNNBase
 from torch.utils import _pytree as pytree
 
-from onnxexp.frontends import replace_attributes
-from onnxexp_aten.capture.in_captures import in_captures
+from onnxexp.frontends import redirected
 from onnxexp_aten.capture.stand_in_ops import LAYERS
 
 
@@ -106,20 +105,27 @@ def _detect_is_causal_mask(original: Callable[..., bool], mask: Any, is_causal: 
     return bool(is_causal)
 
 
-@contextlib.contextmanager
-def keep_composite_ops() -> Iterator[None]:
-    """Capture recurrent layers and packed sequences as one node each."""
+def composite_ops() -> list[tuple[Any, str, Callable[..., Any]]]:
+    """Return what replaces torch's functions in one capture: (owner, name, function)."""
     packing = _PackedSequences()
     functions: Any = torch._VF
-    scans = importlib.import_module("torch._higher_order_ops.associative_scan")  # the attribute of that name is the function
-    table: list[tuple[Any, str, Callable[..., Any]]] = [
+    return [
         *((owner, name, functools.partial(packing.layer, name)) for owner in (functions, torch) for name in LAYERS),
         (functions, "_pack_padded_sequence", packing.pack),
         (functions, "_pad_packed_sequence", packing.pad),
+        (torch, "max_pool1d", _max_pool1d),
+    ]
+
+
+def keep_composite_ops() -> contextlib.AbstractContextManager[None]:
+    """Replace functions that torch calls around composite operators.
+
+    No mode sees them: they do not look for one.
+    """
+    scans = importlib.import_module("torch._higher_order_ops.associative_scan")  # the attribute of that name is the function
+    table: list[tuple[Any, str, Callable[..., Any]]] = [
         (scans, "generic_associative_scan", _associative_scan),
         (RNNBase, "check_forward_args", _check_forward_args),
-        (torch, "max_pool1d", _max_pool1d),
         (transformer, "_detect_is_causal_mask", _detect_is_causal_mask),
     ]
-    with replace_attributes([(owner, name, in_captures(getattr(owner, name), instead)) for owner, name, instead in table]):
-        yield
+    return redirected(table, None)

@@ -15,15 +15,12 @@ import torch
 from torch._subclasses import fake_impls
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from onnxexp.frontends import replace_attributes
-from onnxexp_aten.capture.in_captures import in_captures
+from onnxexp_aten.capture.unbacked_sizes import replaced_kernel
 
 
 def exact_slice_lengths() -> contextlib.AbstractContextManager[None]:
     """Give slices of fake tensors their length at every size, in this thread only."""
-    slice_ = torch.ops.aten.slice.Tensor
-    known = fake_impls.op_implementations_dict
-    return replace_attributes([(fake_impls, "op_implementations_dict", {**known, slice_: in_captures(known[slice_], _slice)})])
+    return replaced_kernel(fake_impls.op_implementations_dict, torch.ops.aten.slice.Tensor, _slice)
 
 
 def _slice(

@@ -15,8 +15,8 @@ from torch import _decomp, _meta_registrations, _refs
 from torch._subclasses import fake_impls
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 
-from onnxexp.frontends import replace_attributes
-from onnxexp_aten.capture.in_captures import in_captures
+from onnxexp import is_in_onnx_export
+from onnxexp.frontends import redirected
 
 _Shape = Sequence[Any]
 
@@ -120,14 +120,13 @@ _aten = torch.ops.aten
 @contextlib.contextmanager
 def keep_unbacked_sizes() -> Iterator[None]:
     """Capture such sizes without assumptions."""
-    table = [(owner, name, in_captures(getattr(owner, name), instead)) for owner, name, instead in _FUNCTIONS]
     own = fake_impls.op_implementations_dict
     kernels: list[tuple[Any, Any, Callable[..., Any]]] = [
         (_decomp.decomposition_table, _aten.expand.default, _expand),
         (own, _aten.index.Tensor, _index),
         *((own, operator, _squeeze_) for operator in (_aten.squeeze_.default, _aten.squeeze_.dim, _aten.squeeze_.dims)),
     ]
-    with replace_attributes(table), contextlib.ExitStack() as stack:
+    with redirected(_FUNCTIONS, None), contextlib.ExitStack() as stack:
         for kernel in kernels:
             stack.enter_context(replaced_kernel(*kernel))
         yield
@@ -141,7 +140,13 @@ def _no_kernel(*args: Any) -> Any:
 def replaced_kernel(kernels: MutableMapping[Any, Any], operator: Any, instead: Callable[..., Any]) -> Iterator[None]:
     """Replace torch's kernel of an operator on fake tensors."""
     original = kernels.get(operator)
-    kernels[operator] = in_captures(original or _no_kernel, instead)
+
+    def kernel(*args: Any, **options: Any) -> Any:
+        torchs = original or _no_kernel
+        inside = torch.compiler.is_exporting() and is_in_onnx_export()
+        return instead(torchs, *args, **options) if inside else torchs(*args, **options)
+
+    kernels[operator] = kernel
     try:
         yield
     finally:

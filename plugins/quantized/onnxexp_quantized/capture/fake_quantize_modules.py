@@ -8,6 +8,7 @@ norm gets the weight and bias that torch's conversion would compute, so that its
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,15 +16,17 @@ import torch
 
 from onnxexp import CaptureError, warn
 from onnxexp.frontends import replace_attributes
-from onnxexp_quantized.capture.function_table import replace_functions
+from onnxexp_quantized.capture.replaced_functions import Functions, replace_functions, replace_while_captured
 from onnxexp_quantized.capture.run_time_operators import fake_quantize
 
 _SHOWN = 5
 
 
 @contextlib.contextmanager
-def constant_fake_quantization(model: torch.nn.Module) -> Iterator[None]:
+def constant_fake_quantization(model: torch.nn.Module, scripted: bool) -> Iterator[None]:
     """Fix the parameters of fake quantization while the context lasts.
+
+    `scripted` is whether torch.jit.script captures the model, which gets the replaced functions from the beginning.
 
     Warns of modules that have never seen data. Raises CaptureError with the names of all modules that still observe.
     """
@@ -48,7 +51,8 @@ def constant_fake_quantization(model: torch.nn.Module) -> Iterator[None]:
     fused = [module for module in named.values() if _is_fused(module)]
     patches += [(module, "forward", _fused_forward(module)) for module in fused]
     patches += [(module, "_buffers", {**module._buffers, **_fused_buffers(module)}) for module in fused]
-    with replace_attributes(patches), replace_functions(_FUNCTIONS):
+    replaced = functools.partial(replace_functions, _FUNCTIONS)
+    with replace_attributes(patches), replaced() if scripted else replace_while_captured(_FUNCTIONS, replaced):
         yield
 
 
@@ -64,7 +68,7 @@ def _per_tensor(input: torch.Tensor, scale: Any, zero_point: Any, quant_min: int
     return fake_quantize(input, scale, zero_point, quant_min, quant_max)
 
 
-_FUNCTIONS: list[tuple[Any, str, Callable[..., Any]]] = [
+_FUNCTIONS: Functions = [
     (torch, "fake_quantize_per_tensor_affine", _per_tensor),
     (torch, "fake_quantize_per_channel_affine", _per_channel),
 ]

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import torch
-
-from onnxexp import is_in_onnx_export
-from onnxexp.frontends import replace_attributes
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 GenericImplementation: TypeAlias = "Callable[[Callable[..., Any], Sequence[Any], Mapping[str, Any]], Any]"
@@ -75,20 +70,3 @@ def name_of(func: Any) -> str:
     if isinstance(func, torch._ops.OpOverloadPacket):
         return str(func).replace(".", "::", 1).removeprefix("aten::")
     return str(func.__name__)
-
-
-def replace_functions(table: Iterable[tuple[Any, str, Callable[..., Any]]]) -> contextlib.AbstractContextManager[None]:
-    """Replace functions in captures inside the `with`.
-
-    Other threads call the originals.
-    """
-    originals = ((owner, name, getattr(owner, name), new) for owner, name, new in table)  # by its name
-    return replace_attributes([(owner, name, _in_captures(original, new)) for owner, name, original, new in originals])
-
-
-def _in_captures(original: Callable[..., Any], replacement: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(replacement)
-    def call(*args: Any, **options: Any) -> Any:
-        return replacement(*args, **options) if is_in_onnx_export() else original(*args, **options)
-
-    return call

@@ -17,9 +17,10 @@ from onnxexp import is_in_onnx_export
 from onnxexp.frontends import is_scripted, replace_attributes
 from onnxexp_quantized.capture import dynamic, parameters, prepacking, recurrent
 from onnxexp_quantized.capture.embedding import byte_embedding_replacements
-from onnxexp_quantized.capture.function_table import FunctionTable, replace_functions
+from onnxexp_quantized.capture.function_table import FunctionTable
 from onnxexp_quantized.capture.packed_weights import as_stand_in, is_packed, unpack
 from onnxexp_quantized.capture.quantized_tensor import BY_INTEGERS, QuantizedTensor, implemented_by
+from onnxexp_quantized.capture.replaced_functions import Functions, replace_functions, replace_while_captured
 
 QUANTIZING: dict[str, Callable[..., Any]] = {
     "quantize_per_tensor": parameters.quantize_per_tensor,
@@ -88,13 +89,38 @@ def quantizing_functions(functions: FunctionTable) -> Iterator[None]:
     The operators that read tables of bytes or take float16 weights are replaced too. `functions` are the implementations on the
     stand-ins that the replacements return.
     """
-    operators: Any = torch.ops.quantized
-    own = {**byte_embedding_replacements(), **prepacking.half_prepacking()}
-    quantizing = [(torch, name, function) for name, function in QUANTIZING.items()]
-    methods = [(torch.Tensor, "dequantize", parameters.dequantize)]
-    table = [(operators, name, _Operator(operators, name, own[name])) for name in own]
-    with implemented_by(functions), replace_functions([*quantizing, *methods]), replace_attributes(table):
+    with implemented_by(functions), _replaced():
         yield
+
+
+@contextlib.contextmanager
+def quantizing_while_captured(functions: FunctionTable) -> Iterator[None]:
+    """Replace the same functions while a model is captured whose forwards name none.
+
+    Such a model may call them elsewhere, or get a quantized tensor from a library.
+    """
+    operators = [(torch.ops.quantized, name, function) for name, function in _operators().items()]
+    with implemented_by(functions), replace_while_captured([*_functions(), *operators], _replaced):
+        yield
+
+
+@contextlib.contextmanager
+def _replaced() -> Iterator[None]:
+    operators: Any = torch.ops.quantized
+    table = [(operators, name, _Operator(operators, name, function)) for name, function in _operators().items()]
+    with replace_functions(_functions()), replace_attributes(table):
+        yield
+
+
+def _functions() -> Functions:
+    return [
+        *((torch, name, function) for name, function in QUANTIZING.items()),
+        (torch.Tensor, "dequantize", parameters.dequantize),
+    ]
+
+
+def _operators() -> dict[str, Callable[..., Any]]:
+    return {**byte_embedding_replacements(), **prepacking.half_prepacking()}
 
 
 class _Operator:

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from onnxexp import is_in_onnx_export
 from onnxexp.frontends import replace_attributes
 from onnxexp_aten.capture.computed_numbers import elementwise, losses, norms, resizing
+from onnxexp_aten.capture.indexed_pieces import trace_pieces
 
 _COMPILER = (
     (torch.jit._builtins, "_find_builtin"),
@@ -25,24 +25,14 @@ _COMPILER = (
     (torch.jit._script, "_get_overloads"),
 )
 """torch's functions, as (owner, name), in which the compiler looks up a function that a script calls."""
-_TABLE = {**norms.table, **losses.table, **elementwise.table, **resizing.table}
+COMPOSITIONS = {**norms.table, **losses.table, **elementwise.table, **resizing.table}
 _PLACES = tuple(
     (owner, name, composition)
-    for composition in dict.fromkeys(_TABLE.values())
+    for composition in dict.fromkeys(COMPOSITIONS.values())
     for owner, name in composition.places
     if hasattr(owner, name)
 )
 """torch's functions, as (owner, name), with the compositions that a trace calls instead."""
-
-
-class KeepComputedNumbers(TorchFunctionMode):
-    """Compute with numbers that depend on sizes, in calls from the user's code."""
-
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        composition = _TABLE.get(func)
-        if composition is None:
-            return func(*args, **(kwargs or {}))
-        return composition(func, args, kwargs or {})
 
 
 def keep_traced_numbers() -> contextlib.AbstractContextManager[None]:
@@ -62,7 +52,7 @@ def _with_compositions(trace: Callable[..., Any]) -> Callable[..., Any]:
             return trace(*args, **options)
         table = [(owner, name, _in_traces(getattr(owner, name), composition)) for owner, name, composition in _PLACES]
         originals = {id(function): getattr(owner, name) for owner, name, function in table}
-        with replace_attributes(table), replace_attributes(_compiler(originals)):
+        with trace_pieces(), replace_attributes(table), replace_attributes(_compiler(originals)):
             return trace(*args, **options)
 
     return call
