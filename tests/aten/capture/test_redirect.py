@@ -23,6 +23,7 @@ from onnxexp._capture import redirect
 from onnxexp_aten.capture.computed_sizes import COMPUTED_SIZES
 from onnxexp_aten.capture.data_dependent_ops import DATA_DEPENDENT
 from onnxexp_aten.capture.recurrent_layers import composite_ops
+from onnxexp_quantized import Quantized
 
 X, ROWS, WAVES = torch.randn(5, 4), torch.randn(5, 6, 4), torch.randn(3, 4, 10)
 LAYER = nn.LSTM(4, 3, batch_first=True)
@@ -226,3 +227,23 @@ def test_replaced_attributes(kind: str, monkeypatch: pytest.MonkeyPatch) -> None
     onnxexp.export(Model(torch.relu), (X,), capture="trace" if kind == "trace" else "export")
     assert {name for owner, name in most if owner in (builtins, math)} == PYTHONS[kind]
     assert 0 < len(most) <= LIMITS[kind], sorted(f"{owner}.{name}" for owner, name in most)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("first", [None, Quantized])
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_export_leaves_torch_as_it_was(capture: str, first: Any, fails: bool) -> None:
+    """Plugins replace the same functions, and end in the opposite order, whichever comes first."""
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        if fails and onnxexp.is_in_onnx_export():
+            raise ValueError
+        return x.relu()
+
+    owners = (torch, torch.Tensor, functional, torch.jit, torch.export, torch._C, builtins, math)
+    before = [dict(vars(owner)) for owner in owners]
+    with pytest.raises(onnxexp.CaptureError) if fails else contextlib.nullcontext():
+        onnxexp.export(model, (X,), capture=capture, plugins=None if first is None else [first(), ...])
+    for owner, attributes in zip(owners, before, strict=True):
+        after = vars(owner)
+        assert not [name for name, value in attributes.items() if after[name] is not value], owner

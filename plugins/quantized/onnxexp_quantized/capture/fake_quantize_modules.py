@@ -16,17 +16,15 @@ import torch
 
 from onnxexp import CaptureError, warn
 from onnxexp.frontends import replace_attributes
-from onnxexp_quantized.capture.replaced_functions import Functions, replace_functions, replace_while_captured
+from onnxexp_quantized.capture.replaced_functions import Functions, ReplacedInCapture, replace_functions
 from onnxexp_quantized.capture.run_time_operators import fake_quantize
 
 _SHOWN = 5
 
 
 @contextlib.contextmanager
-def constant_fake_quantization(model: torch.nn.Module, scripted: bool) -> Iterator[None]:
+def constant_fake_quantization(model: torch.nn.Module) -> Iterator[None]:
     """Fix the parameters of fake quantization while the context lasts.
-
-    `scripted` is whether torch.jit.script captures the model, which gets the replaced functions from the beginning.
 
     Warns of modules that have never seen data. Raises CaptureError with the names of all modules that still observe.
     """
@@ -51,9 +49,13 @@ def constant_fake_quantization(model: torch.nn.Module, scripted: bool) -> Iterat
     fused = [module for module in named.values() if _is_fused(module)]
     patches += [(module, "forward", _fused_forward(module)) for module in fused]
     patches += [(module, "_buffers", {**module._buffers, **_fused_buffers(module)}) for module in fused]
-    replaced = functools.partial(replace_functions, _FUNCTIONS)
-    with replace_attributes(patches), replaced() if scripted else replace_while_captured(_FUNCTIONS, replaced):
+    with replace_attributes(patches):
         yield
+
+
+def fake_quantizing_in_capture() -> ReplacedInCapture:
+    """Return the operators in place of torch's functions of fake quantization."""
+    return ReplacedInCapture(_FUNCTIONS, functools.partial(replace_functions, _FUNCTIONS))
 
 
 def _per_channel(

@@ -20,7 +20,7 @@ from onnxexp_quantized.capture.embedding import byte_embedding_replacements
 from onnxexp_quantized.capture.function_table import FunctionTable
 from onnxexp_quantized.capture.packed_weights import as_stand_in, is_packed, unpack
 from onnxexp_quantized.capture.quantized_tensor import BY_INTEGERS, QuantizedTensor, implemented_by
-from onnxexp_quantized.capture.replaced_functions import Functions, replace_functions, replace_while_captured
+from onnxexp_quantized.capture.replaced_functions import Functions, ReplacedInCapture, replace_functions
 
 QUANTIZING: dict[str, Callable[..., Any]] = {
     "quantize_per_tensor": parameters.quantize_per_tensor,
@@ -93,15 +93,13 @@ def quantizing_functions(functions: FunctionTable) -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def quantizing_while_captured(functions: FunctionTable) -> Iterator[None]:
-    """Replace the same functions while a model is captured whose forwards name none.
+def quantizing_in_capture() -> ReplacedInCapture:
+    """Return the same functions for the capture of a model whose forwards name none.
 
     Such a model may call them elsewhere, or get a quantized tensor from a library.
     """
     operators = [(torch.ops.quantized, name, function) for name, function in _operators().items()]
-    with implemented_by(functions), replace_while_captured([*_functions(), *operators], _replaced):
-        yield
+    return ReplacedInCapture([*_functions(), *operators], _replaced)
 
 
 @contextlib.contextmanager

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
@@ -14,8 +14,18 @@ from onnxexp.frontends import redirected, replace_attributes
 
 Functions: TypeAlias = Sequence[tuple[Any, str, Callable[..., Any]]]
 """Replacements of torch's functions, as (owner, name, function)."""
-Replaced: TypeAlias = Callable[[], contextlib.AbstractContextManager[None]]
-"""A function whose context replaces attributes."""
+
+
+class ReplacedInCapture(NamedTuple):
+    """Functions to replace while torch.export or torch.jit.trace captures a model.
+
+    Attributes:
+        functions: The functions to which torch.export redirects the calls of this thread.
+        attributes: Replaces attributes in a `with`, for torch.export's strict mode and for a trace.
+    """
+
+    functions: Functions
+    attributes: Callable[[], contextlib.AbstractContextManager[None]]
 
 
 def replace_functions(table: Iterable[tuple[Any, str, Callable[..., Any]]]) -> contextlib.AbstractContextManager[None]:
@@ -27,45 +37,48 @@ def replace_functions(table: Iterable[tuple[Any, str, Callable[..., Any]]]) -> c
     return replace_attributes([(owner, name, _in_captures(original, new)) for owner, name, original, new in originals])
 
 
-def replace_while_captured(functions: Functions, replaced: Replaced) -> contextlib.AbstractContextManager[None]:
-    """Replace functions while torch.export or torch.jit.trace captures a model.
+def replace_in_capture(replaced: Mapping[str, ReplacedInCapture]) -> contextlib.AbstractContextManager[None]:
+    """Replace the functions in `replaced`, which may be filled later, in each capture inside the `with`.
 
-    Under torch.export, the calls of this thread are redirected to `functions`. In its strict mode and in a trace, `replaced`
-    replaces attributes.
+    Enter it in `capture_context`: other plugins wrap the same functions of torch there, and end in the opposite order.
     """
-    rows = [(owner, name, functools.partial(_without_original, function)) for owner, name, function in functions]
     export, create, trace = torch.export.export, torch._C._create_graph_by_tracing, torch.jit.trace
     return replace_attributes(
         [
-            (torch.export, "export", _exporting(export, rows, replaced)),
+            (torch.export, "export", _exporting(export, replaced)),
             (torch._C, "_create_graph_by_tracing", _tracing(create, replaced)),
             (torch.jit, "trace", _tracing(trace, replaced)),
         ]
     )
 
 
-def _exporting(export: Callable[..., Any], rows: Functions, replaced: Replaced) -> Callable[..., Any]:
+def _exporting(export: Callable[..., Any], replaced: Mapping[str, ReplacedInCapture]) -> Callable[..., Any]:
     @functools.wraps(export)
     def call(*args: Any, **options: Any) -> Any:
         if not is_in_onnx_export():  # another thread's own
             return export(*args, **options)
-        with replaced() if options.get("strict", False) else redirected(rows, args[0]):
+        with contextlib.ExitStack() as stack:
+            for each in replaced.values():
+                rows = [(owner, name, functools.partial(_without_original, function)) for owner, name, function in each.functions]
+                stack.enter_context(each.attributes() if options.get("strict", False) else redirected(rows, args[0]))
             return export(*args, **options)
+
+    return call
+
+
+def _tracing(trace: Callable[..., Any], replaced: Mapping[str, ReplacedInCapture]) -> Callable[..., Any]:
+    @functools.wraps(trace)
+    def call(*args: Any, **options: Any) -> Any:
+        with contextlib.ExitStack() as stack:
+            for each in replaced.values() if is_in_onnx_export() else ():
+                stack.enter_context(each.attributes())
+            return trace(*args, **options)
 
     return call
 
 
 def _without_original(function: Callable[..., Any], original: Callable[..., Any], *args: Any, **options: Any) -> Any:
     return function(*args, **options)
-
-
-def _tracing(trace: Callable[..., Any], replaced: Replaced) -> Callable[..., Any]:
-    @functools.wraps(trace)
-    def call(*args: Any, **options: Any) -> Any:
-        with replaced() if is_in_onnx_export() else contextlib.nullcontext():
-            return trace(*args, **options)
-
-    return call
 
 
 def _in_captures(original: Callable[..., Any], replacement: Callable[..., Any]) -> Callable[..., Any]:
