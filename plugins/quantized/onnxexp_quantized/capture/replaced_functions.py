@@ -38,9 +38,10 @@ def replace_functions(table: Iterable[tuple[Any, str, Callable[..., Any]]]) -> c
 
 
 def replace_in_capture(replaced: Mapping[str, ReplacedInCapture]) -> contextlib.AbstractContextManager[None]:
-    """Replace the functions in `replaced`, which may be filled later, in each capture inside the `with`.
+    """Replace functions in each capture inside the `with`.
 
-    Enter it in `capture_context`: other plugins wrap the same functions of torch there, and end in the opposite order.
+    `replaced` may be filled inside. Enter the `with` in `capture_context`: other plugins wrap the same functions of torch there,
+    and end in the opposite order.
     """
     export, create, trace = torch.export.export, torch._C._create_graph_by_tracing, torch.jit.trace
     return replace_attributes(
