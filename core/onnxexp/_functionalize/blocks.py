@@ -11,7 +11,7 @@ from typing import Any
 from onnxexp._errors import CaptureError
 from onnxexp._functionalize.aliasing import values_used
 from onnxexp._functionalize.inplace_rewriter import InPlaceRewriter
-from onnxexp._functionalize.memory import MemoryState
+from onnxexp._functionalize.memory_values import MemoryState
 from onnxexp._functionalize.places import Ref, refuse
 from onnxexp._neutral_graph import Graph, Node, Value, values_in
 

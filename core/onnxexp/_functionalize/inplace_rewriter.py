@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import torch
 
 from onnxexp._functionalize.aliasing import Aliases
-from onnxexp._functionalize.memory import Memory
+from onnxexp._functionalize.memory_values import Memory
 from onnxexp._functionalize.mutation import RESIZE_FIX, RESIZING, SETTING, MutationInfo, is_out, is_tensor, packet, results
 from onnxexp._functionalize.node_emitter import Emitter, differ, is_static, same_sizes
 from onnxexp._functionalize.normalize_views import Sharing, ViewCall, places

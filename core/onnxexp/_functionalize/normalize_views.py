@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from onnxexp._functionalize.contiguity import Contiguity
-from onnxexp._functionalize.memory import Memory
+from onnxexp._functionalize.memory_values import Memory
 from onnxexp._functionalize.mutation import MutationInfo, packet
 from onnxexp._functionalize.node_emitter import END, Emitter, same_sizes
 from onnxexp._functionalize.places import Ref, View

@@ -13,9 +13,9 @@ from onnxexp_aten.creation.filled_tensors import out_dtype
 from onnxexp_aten.linalg.matmul import product
 from onnxexp_aten.math.comparison_and_bitwise import equal
 from onnxexp_aten.math.functions_of_two import atan2, hypot
-from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.constant_of_shape import full_of, sizes_like
 from onnxexp_aten.support.kernel_dtypes import compute
+from onnxexp_aten.support.read_arguments import rank_of
 
 REAL_DTYPES: Mapping[torch.dtype, torch.dtype] = MappingProxyType(
     {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}

@@ -21,9 +21,9 @@ from onnxexp_aten.complex.complex_numbers import mul, paired, real_of
 from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.math.arithmetic import floor_remainder
 from onnxexp_aten.shape.flip_roll_unfold import window_starts
-from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.axis_products import multiply_axis
 from onnxexp_aten.support.kernel_dtypes import targets_plain_onnx
+from onnxexp_aten.support.read_arguments import rank_of
 from onnxexp_aten.support.tensor_sizes import size_at, with_shape
 from onnxexp_aten.support.view_nodes import reshaped, sliced, swapped
 

@@ -13,7 +13,7 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.complex.complex_numbers import paired, real_of
 from onnxexp_aten.complex.fourier import fitted, frame_window
-from onnxexp_aten.support.arguments import rank_of
+from onnxexp_aten.support.read_arguments import rank_of
 from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.view_nodes import sliced
 

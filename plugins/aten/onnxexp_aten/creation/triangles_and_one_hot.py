@@ -10,9 +10,9 @@ from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.filled_tensors import out_dtype
 from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.math.arithmetic import select
-from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.constant_of_shape import MAX_TABLE, filled
 from onnxexp_aten.support.kernel_dtypes import has_operator
+from onnxexp_aten.support.read_arguments import rank_of
 from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.view_nodes import unsqueezed
 

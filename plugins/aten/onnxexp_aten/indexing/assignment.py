@@ -14,9 +14,9 @@ from onnxexp_aten.indexing.scatter import can_reduce, reducing_dtype, scatter_el
 from onnxexp_aten.math.arithmetic import extreme, select
 from onnxexp_aten.reduction.cumulative import running_sum
 from onnxexp_aten.shape.diagonals import diagonal_places, strided_places
-from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.constant_of_shape import full_of, sizes_like
 from onnxexp_aten.support.kernel_dtypes import compute
+from onnxexp_aten.support.read_arguments import axis_of, rank_of
 from onnxexp_aten.support.tensor_sizes import size_at, sizes_of, vector
 from onnxexp_aten.support.view_nodes import END, expanded, permuted, reshaped, sliced, squeezed, unsqueezed
 

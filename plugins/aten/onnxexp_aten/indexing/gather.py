@@ -13,8 +13,8 @@ from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp.graph import SymbolicSize
 from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.math.arithmetic import clamp, remainder, select
-from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.kernel_dtypes import compress, has_operator
+from onnxexp_aten.support.read_arguments import axis_of, rank_of
 from onnxexp_aten.support.tensor_sizes import size_at, vector, with_shape
 from onnxexp_aten.support.view_nodes import expanded, permuted, squeezed, unsqueezed
 

@@ -11,10 +11,10 @@ from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.indexing.gather import counted_from_front
 from onnxexp_aten.math.arithmetic import extreme, floor_divide, select
 from onnxexp_aten.shape.padding import padded
-from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.constant_of_shape import full_of, sizes_like
 from onnxexp_aten.support.kernel_dtypes import compute, targets_plain_onnx
 from onnxexp_aten.support.offset_ranges import start_of_range
+from onnxexp_aten.support.read_arguments import axis_of, rank_of
 from onnxexp_aten.support.tensor_sizes import size_at, vector, with_shape
 from onnxexp_aten.support.view_nodes import sliced, unsqueezed
 

@@ -15,8 +15,8 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.filled_tensors import out_dtype
 from onnxexp_aten.linalg.matmul import product
-from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.kernel_dtypes import compute, has_operator
+from onnxexp_aten.support.read_arguments import rank_of
 from onnxexp_aten.support.tensor_sizes import size_at, vector, with_shape
 from onnxexp_aten.support.type_promotion import promote
 from onnxexp_aten.support.view_nodes import permuted, swapped, unsqueezed

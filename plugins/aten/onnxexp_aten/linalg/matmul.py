@@ -17,8 +17,8 @@ from onnxexp_aten.linalg.factorization import Matrices
 from onnxexp_aten.linalg.matrix_sizes import dims, eye, shaped
 from onnxexp_aten.math.arithmetic import extreme
 from onnxexp_aten.reduction.reductions import reduced
-from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.kernel_dtypes import compute
+from onnxexp_aten.support.read_arguments import axis_of, rank_of
 from onnxexp_aten.support.tensor_sizes import size_at, sizes_of, vector, with_shape
 from onnxexp_aten.support.type_promotion import dtype_of, promote
 from onnxexp_aten.support.view_nodes import permuted, reshaped, sliced, squeezed, swapped, unsqueezed

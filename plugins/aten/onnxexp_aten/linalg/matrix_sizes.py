@@ -13,8 +13,8 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp.graph import Dim, SymbolicSize
-from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.constant_of_shape import filled
+from onnxexp_aten.support.read_arguments import rank_of
 from onnxexp_aten.support.tensor_sizes import vector, with_shape
 from onnxexp_aten.support.view_nodes import sliced
 

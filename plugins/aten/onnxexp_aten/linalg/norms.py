@@ -15,8 +15,8 @@ from onnxexp_aten.math.arithmetic import select
 from onnxexp_aten.math.comparison_and_bitwise import relate
 from onnxexp_aten.math.powers import pow_
 from onnxexp_aten.reduction.reductions import reduced
-from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.kernel_dtypes import compare, compute
+from onnxexp_aten.support.read_arguments import axis_of, rank_of
 from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.type_promotion import dtype_of, promote
 from onnxexp_aten.support.view_nodes import permuted, unsqueezed

@@ -12,7 +12,7 @@ from onnxexp_aten.linalg.factorization import Matrices, eager_if_empty
 from onnxexp_aten.linalg.matrix_sizes import dims, parts, size
 from onnxexp_aten.linalg.svd_and_eigh import is_wide, rotated_with_turns, shifted_positive, singular_values, symmetric_eigen
 from onnxexp_aten.math.arithmetic import extreme
-from onnxexp_aten.support.arguments import rank_of
+from onnxexp_aten.support.read_arguments import rank_of
 from onnxexp_aten.support.view_nodes import swapped, unsqueezed
 
 table = SymbolicTable("aten")

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.support.arguments import truncate_like_torch
 from onnxexp_aten.support.kernel_dtypes import compare, compute, runs
+from onnxexp_aten.support.read_arguments import truncate_like_torch
 from onnxexp_aten.support.type_promotion import promote, promoted_dtype
 
 table = SymbolicTable("aten")

@@ -11,8 +11,8 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp.graph import SymbolicSize
 from onnxexp_aten.math.arithmetic import both, floor_divide, nonzero, select
-from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.kernel_dtypes import LEAST_DTYPE, compare, compute, runs
+from onnxexp_aten.support.read_arguments import rank_of
 from onnxexp_aten.support.type_promotion import promote
 from onnxexp_aten.support.view_nodes import unsqueezed
 

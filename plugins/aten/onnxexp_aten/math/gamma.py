@@ -15,7 +15,7 @@ from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import fmod
 from onnxexp_aten.math.comparison_and_bitwise import relate
 from onnxexp_aten.math.to_float64 import equal_float64, in_float64, polynomial, sum_of_terms, where_float64
-from onnxexp_aten.support.arguments import rank_of
+from onnxexp_aten.support.read_arguments import rank_of
 from onnxexp_aten.support.type_promotion import to_float
 from onnxexp_aten.support.view_nodes import unsqueezed
 

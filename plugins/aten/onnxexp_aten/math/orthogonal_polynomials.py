@@ -15,8 +15,8 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.to_float64 import in_float64, polynomials, where_float64
-from onnxexp_aten.support.arguments import truncate_like_torch
 from onnxexp_aten.support.constant_of_shape import full_of, sizes_like
+from onnxexp_aten.support.read_arguments import truncate_like_torch
 from onnxexp_aten.support.type_promotion import promoted_dtype
 
 table = SymbolicTable("aten")

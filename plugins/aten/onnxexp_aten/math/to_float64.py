@@ -9,7 +9,7 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.comparison_and_bitwise import equal
-from onnxexp_aten.support.arguments import rank_of
+from onnxexp_aten.support.read_arguments import rank_of
 from onnxexp_aten.support.type_promotion import promoted_dtype
 
 

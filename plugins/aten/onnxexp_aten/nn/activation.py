@@ -15,9 +15,9 @@ from onnxexp_aten.math.arithmetic import clamp, extreme, is_number, scaled, sele
 from onnxexp_aten.math.comparison_and_bitwise import relate
 from onnxexp_aten.random.uniform_and_normal import uniform_of
 from onnxexp_aten.reduction.reductions import reduced
-from onnxexp_aten.support.arguments import axis_of, rank_of, truncate_like_torch
 from onnxexp_aten.support.constant_of_shape import sizes_like
 from onnxexp_aten.support.kernel_dtypes import compare, compute, runs, targets_plain_onnx
+from onnxexp_aten.support.read_arguments import axis_of, rank_of, truncate_like_torch
 from onnxexp_aten.support.type_promotion import to_float
 
 table = SymbolicTable("aten")

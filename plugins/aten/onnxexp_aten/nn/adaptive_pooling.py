@@ -13,9 +13,9 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.nn.pooling import Windows, largest_with_indices, plane_size
-from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.axis_products import axis_sizes, batched, linear_map_matrix, multiply_axis
 from onnxexp_aten.support.kernel_dtypes import compare, compute, runs
+from onnxexp_aten.support.read_arguments import rank_of
 from onnxexp_aten.support.tensor_sizes import size_at, sizes_of
 from onnxexp_aten.support.view_nodes import permuted, unsqueezed
 

@@ -10,9 +10,9 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.nn.dropout import dropped
-from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.constant_of_shape import MAX_TABLE, filled
 from onnxexp_aten.support.kernel_dtypes import has_operator, targets_plain_onnx
+from onnxexp_aten.support.read_arguments import rank_of
 from onnxexp_aten.support.tensor_sizes import size_at, vector, with_shape
 from onnxexp_aten.support.view_nodes import reshaped, squeezed, swapped, unsqueezed
 

@@ -13,9 +13,9 @@ from onnxexp.graph import SymbolicSize
 from onnxexp_aten.indexing.scatter import scatter_elements
 from onnxexp_aten.nn.convolution import convolve
 from onnxexp_aten.reduction.reductions import reduced
-from onnxexp_aten.support.arguments import expand_scalar, rank_of
 from onnxexp_aten.support.constant_of_shape import filled
 from onnxexp_aten.support.kernel_dtypes import compute
+from onnxexp_aten.support.read_arguments import expand_scalar, rank_of
 from onnxexp_aten.support.tensor_sizes import fixed, size_at, with_shape
 from onnxexp_aten.support.view_nodes import reshaped, sliced, swapped
 

@@ -22,8 +22,8 @@ from onnxexp_aten.nn.activation import softmax_over
 from onnxexp_aten.nn.losses import MEAN, NONE, floats_only, reduced_loss
 from onnxexp_aten.reduction.cumulative import running_sum
 from onnxexp_aten.reduction.reductions import any_, reduced
-from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.kernel_dtypes import compare, compute
+from onnxexp_aten.support.read_arguments import rank_of
 from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.view_nodes import squeezed, unsqueezed
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.shape.padding import padded
-from onnxexp_aten.support.arguments import expand_scalar, none_if_default, rank_of
 from onnxexp_aten.support.axis_products import batched
 from onnxexp_aten.support.kernel_dtypes import compute, warn_of_rounding
+from onnxexp_aten.support.read_arguments import expand_scalar, none_if_default, rank_of
 from onnxexp_aten.support.tensor_sizes import fixed
 from onnxexp_aten.support.view_nodes import permuted, unsqueezed
 

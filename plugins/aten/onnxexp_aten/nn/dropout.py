@@ -9,9 +9,9 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import select
 from onnxexp_aten.random.uniform_and_normal import dropout_in_training, kept_or_zero, uniform_of
-from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.constant_of_shape import sizes_like
 from onnxexp_aten.support.kernel_dtypes import compare, compute, runs
+from onnxexp_aten.support.read_arguments import rank_of
 from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.type_promotion import to_float
 

@@ -9,8 +9,8 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.ranges import arange_of
-from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.kernel_dtypes import compute, running_dtype
+from onnxexp_aten.support.read_arguments import rank_of
 from onnxexp_aten.support.tensor_sizes import sizes_of
 from onnxexp_aten.support.view_nodes import permuted, reshaped, unsqueezed
 

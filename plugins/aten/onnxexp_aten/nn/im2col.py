@@ -11,9 +11,9 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.shape.padding import padded
-from onnxexp_aten.support.arguments import expand_scalar, rank_of
 from onnxexp_aten.support.axis_products import batched
 from onnxexp_aten.support.kernel_dtypes import has_operator, running_dtype
+from onnxexp_aten.support.read_arguments import expand_scalar, rank_of
 from onnxexp_aten.support.tensor_sizes import fixed, size_at
 from onnxexp_aten.support.view_nodes import permuted, squeezed, unsqueezed
 

@@ -14,8 +14,8 @@ from onnxexp_aten.math.comparison_and_bitwise import equal, relate
 from onnxexp_aten.math.functions_of_two import xlogy
 from onnxexp_aten.nn.activation import log_sigmoid
 from onnxexp_aten.reduction.reductions import reduced
-from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.kernel_dtypes import compare, compute
+from onnxexp_aten.support.read_arguments import axis_of, rank_of
 
 table = SymbolicTable("aten")
 

@@ -11,9 +11,9 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp.graph import SymbolicSize
 from onnxexp_aten.creation.filled_tensors import out_dtype
-from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.constant_of_shape import filled
 from onnxexp_aten.support.kernel_dtypes import compute, runs
+from onnxexp_aten.support.read_arguments import rank_of
 from onnxexp_aten.support.tensor_sizes import fixed, size_at
 from onnxexp_aten.support.view_nodes import reshaped, unsqueezed
 

@@ -13,10 +13,10 @@ from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp.graph import Dim, SymbolicSize
 from onnxexp_aten.indexing.scatter import scatter_elements
 from onnxexp_aten.shape.padding import padded as with_padding
-from onnxexp_aten.support.arguments import expand_scalar, none_if_default, rank_of
 from onnxexp_aten.support.axis_products import axis_sizes, batched, spatial_dims
 from onnxexp_aten.support.constant_of_shape import filled
 from onnxexp_aten.support.kernel_dtypes import compute, has_operator, running_dtype, warn_of_rounding
+from onnxexp_aten.support.read_arguments import expand_scalar, none_if_default, rank_of
 from onnxexp_aten.support.tensor_sizes import size_at, sizes_of
 from onnxexp_aten.support.view_nodes import reshaped, unsqueezed
 

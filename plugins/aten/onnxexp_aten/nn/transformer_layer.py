@@ -11,8 +11,8 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.linalg.matmul import linear
 from onnxexp_aten.nn import activation, attention, normalization
-from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.lower_by_table import lower_by
+from onnxexp_aten.support.read_arguments import rank_of
 from onnxexp_aten.support.view_nodes import permuted, reshaped, unsqueezed
 
 table = SymbolicTable("aten")

@@ -15,9 +15,9 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.ranges import arange_of
-from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.axis_products import axis_sizes, linear_map_matrix, multiply_axis, spatial_dims
 from onnxexp_aten.support.kernel_dtypes import has_operator, running_dtype, targets_plain_onnx
+from onnxexp_aten.support.read_arguments import rank_of
 from onnxexp_aten.support.tensor_sizes import size_at, sizes_of
 
 table = SymbolicTable("aten")

@@ -16,9 +16,9 @@ from onnxexp_aten.math.arithmetic import is_number, scaled
 from onnxexp_aten.random.uniform_and_normal import drawn_dtype, gaussian, uniform_of
 from onnxexp_aten.statistics.nonzero_and_searchsorted import searchsorted
 from onnxexp_aten.statistics.sorting import top
-from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.constant_of_shape import sizes_like
 from onnxexp_aten.support.kernel_dtypes import compare, compute, runs, targets_plain_onnx
+from onnxexp_aten.support.read_arguments import rank_of
 from onnxexp_aten.support.tensor_sizes import size_at
 
 table = SymbolicTable("aten")

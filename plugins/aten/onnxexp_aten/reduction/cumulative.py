@@ -15,10 +15,10 @@ from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import select
 from onnxexp_aten.math.functions_of_two import logaddexp
 from onnxexp_aten.reduction.reductions import reduced, summable
-from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.constant_of_shape import filled
 from onnxexp_aten.support.kernel_dtypes import compare, compute, running_dtype, targets_plain_onnx
 from onnxexp_aten.support.lower_by_table import lower_by
+from onnxexp_aten.support.read_arguments import axis_of, rank_of
 from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.view_nodes import END, permuted, sliced, swapped, unsqueezed
 

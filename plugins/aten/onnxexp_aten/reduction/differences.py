@@ -13,9 +13,9 @@ from onnxexp_aten.reduction.reductions import reduced, summable
 from onnxexp_aten.shape.concat_and_split import cat
 from onnxexp_aten.shape.padding import padded
 from onnxexp_aten.shape.views_and_slices import select_slice
-from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.constant_of_shape import MAX_TABLE
 from onnxexp_aten.support.kernel_dtypes import compute, runs
+from onnxexp_aten.support.read_arguments import axis_of, rank_of
 from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.type_promotion import promote, to_float
 from onnxexp_aten.support.view_nodes import END, sliced, unsqueezed

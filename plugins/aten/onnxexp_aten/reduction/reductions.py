@@ -10,8 +10,8 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import select
 from onnxexp_aten.shape.diagonals import diagonal
-from onnxexp_aten.support.arguments import axes_of, axis_of, rank_of
 from onnxexp_aten.support.kernel_dtypes import LEAST_DTYPE, compare, compute, runs, targets_plain_onnx
+from onnxexp_aten.support.read_arguments import axes_of, axis_of, rank_of
 from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.type_promotion import dtype_of, to_float
 from onnxexp_aten.support.view_nodes import squeezed

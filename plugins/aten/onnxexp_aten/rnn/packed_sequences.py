@@ -15,8 +15,8 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.ranges import arange_of, valid_steps
 from onnxexp_aten.math.arithmetic import extreme, select
-from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.kernel_dtypes import compress, compute
+from onnxexp_aten.support.read_arguments import rank_of
 from onnxexp_aten.support.tensor_sizes import run_time_size, size_at, sizes_of, vector, with_shape
 from onnxexp_aten.support.view_nodes import permuted, sliced
 

@@ -12,7 +12,7 @@ from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import extreme
 from onnxexp_aten.shape.padding import padded
 from onnxexp_aten.shape.views_and_slices import select_slice
-from onnxexp_aten.support.arguments import axis_of, rank_of
+from onnxexp_aten.support.read_arguments import axis_of, rank_of
 from onnxexp_aten.support.tensor_sizes import size_at, sizes_of
 from onnxexp_aten.support.type_promotion import promote
 from onnxexp_aten.support.view_nodes import END, expanded, reshaped, sliced, unsqueezed

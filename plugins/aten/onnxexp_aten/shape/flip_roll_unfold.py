@@ -8,7 +8,7 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.ranges import arange_of
-from onnxexp_aten.support.arguments import axis_of, rank_of
+from onnxexp_aten.support.read_arguments import axis_of, rank_of
 from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.view_nodes import END, permuted, reshaped, sliced, swapped, unsqueezed
 

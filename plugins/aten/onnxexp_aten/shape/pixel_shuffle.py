@@ -8,7 +8,7 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.ranges import arange_of
-from onnxexp_aten.support.arguments import rank_of
+from onnxexp_aten.support.read_arguments import rank_of
 from onnxexp_aten.support.tensor_sizes import size_at, vector
 from onnxexp_aten.support.view_nodes import squeezed, unsqueezed
 

@@ -11,7 +11,7 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp.graph import SymbolicSize
-from onnxexp_aten.support.arguments import axis_of, rank_of
+from onnxexp_aten.support.read_arguments import axis_of, rank_of
 from onnxexp_aten.support.tensor_sizes import size_at, sizes_of, vector, with_shape
 from onnxexp_aten.support.view_nodes import END, expanded, permuted, reshaped, sliced, squeezed, swapped, unsqueezed
 

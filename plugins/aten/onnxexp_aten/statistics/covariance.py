@@ -8,8 +8,8 @@ from onnxexp import Builder, SymbolicTable, Tensor, warn
 from onnxexp_aten.math.arithmetic import extreme
 from onnxexp_aten.reduction.reductions import reduced, var
 from onnxexp_aten.shape.diagonals import diagonal
-from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.kernel_dtypes import compute
+from onnxexp_aten.support.read_arguments import rank_of
 from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.type_promotion import promoted_dtype
 from onnxexp_aten.support.view_nodes import swapped, unsqueezed

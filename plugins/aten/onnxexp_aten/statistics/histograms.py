@@ -14,9 +14,9 @@ from onnxexp_aten.math.arithmetic import extreme, select
 from onnxexp_aten.math.comparison_and_bitwise import equal, relate
 from onnxexp_aten.reduction.reductions import reduced
 from onnxexp_aten.shape.concat_and_split import joined, stack
-from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.constant_of_shape import full_of, sizes_like
 from onnxexp_aten.support.kernel_dtypes import compute
+from onnxexp_aten.support.read_arguments import rank_of
 from onnxexp_aten.support.tensor_sizes import fixed, size_at
 from onnxexp_aten.support.view_nodes import unsqueezed
 

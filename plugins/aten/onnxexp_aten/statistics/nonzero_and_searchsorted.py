@@ -9,8 +9,8 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.comparison_and_bitwise import equal, relate
 from onnxexp_aten.reduction.reductions import any_
-from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.kernel_dtypes import runs
+from onnxexp_aten.support.read_arguments import rank_of
 from onnxexp_aten.support.type_promotion import promote
 from onnxexp_aten.support.view_nodes import unsqueezed
 

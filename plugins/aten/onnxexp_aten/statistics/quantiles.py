@@ -16,8 +16,8 @@ from onnxexp_aten.math.comparison_and_bitwise import equal
 from onnxexp_aten.math.unary import ceil, floor, is_nan, round_
 from onnxexp_aten.reduction.reductions import any_, reduced, summable
 from onnxexp_aten.statistics.sorting import top
-from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.kernel_dtypes import compare, compute
+from onnxexp_aten.support.read_arguments import axis_of, rank_of
 from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.view_nodes import permuted, squeezed, unsqueezed
 

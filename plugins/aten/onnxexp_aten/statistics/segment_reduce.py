@@ -12,8 +12,8 @@ from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.math.arithmetic import extreme, select
 from onnxexp_aten.math.comparison_and_bitwise import relate
 from onnxexp_aten.reduction.cumulative import running_sum
-from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.kernel_dtypes import compute
+from onnxexp_aten.support.read_arguments import rank_of
 from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.view_nodes import END, unsqueezed
 

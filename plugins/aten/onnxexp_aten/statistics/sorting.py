@@ -12,8 +12,8 @@ from onnxexp_aten.math.arithmetic import extreme, select
 from onnxexp_aten.math.comparison_and_bitwise import equal
 from onnxexp_aten.reduction.reductions import any_
 from onnxexp_aten.shape.flip_roll_unfold import reversed_along
-from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.kernel_dtypes import compare, compress, running_dtype, runs
+from onnxexp_aten.support.read_arguments import axis_of, rank_of
 from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.view_nodes import END, sliced
 

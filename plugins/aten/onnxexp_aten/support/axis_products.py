@@ -10,7 +10,7 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp.graph import Dim
-from onnxexp_aten.support.arguments import rank_of
+from onnxexp_aten.support.read_arguments import rank_of
 from onnxexp_aten.support.view_nodes import squeezed, swapped, unsqueezed
 
 

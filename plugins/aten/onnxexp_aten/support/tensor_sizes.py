@@ -10,7 +10,7 @@ from typing import Any
 
 from onnxexp import Builder, ComplexTensor, Producer, Tensor
 from onnxexp.graph import Dim, TensorType
-from onnxexp_aten.support.arguments import rank_of
+from onnxexp_aten.support.read_arguments import rank_of
 
 
 def with_shape(x: Tensor, sizes: Sequence[Dim]) -> Tensor:

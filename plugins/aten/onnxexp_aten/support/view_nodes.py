@@ -9,8 +9,8 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp.graph import Dim, SymbolicSize
-from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.constant_of_shape import filled
+from onnxexp_aten.support.read_arguments import rank_of
 from onnxexp_aten.support.tensor_sizes import run_time_size, size_at, vector, with_shape
 
 END = 2**63 - 1

@@ -31,11 +31,11 @@ from onnxexp_torchscript.jit.call_repair import broadcast_writes, fit
 from onnxexp_torchscript.jit.rnn_cells import whole_cells
 from onnxexp_torchscript.jit.source_locations import Places
 from onnxexp_torchscript.trace.assigned_tensors import assigned_tensors
-from onnxexp_torchscript.trace.compilable_replacements import compilable
 from onnxexp_torchscript.trace.inplace_size_arithmetic import immutable_sizes
 from onnxexp_torchscript.trace.made_constants import made_constants
+from onnxexp_torchscript.trace.numbers_in_scripted_calls import numbers_kept
 from onnxexp_torchscript.trace.random_state import RandomState
-from onnxexp_torchscript.trace.scripted_in_trace import numbers_kept
+from onnxexp_torchscript.trace.scriptable_replacements import compilable
 from onnxexp_torchscript.trace.size_functions import size_functions
 from onnxexp_torchscript.trace.size_lists import size_lists
 from onnxexp_torchscript.trace.size_rounding import size_rounding
