@@ -114,7 +114,7 @@ class Quantized:
         context.plugin_data.setdefault(NARROW, self.narrow)
         context.dense_forms.append(IntegerForm.of)
         replaced: dict[str, ReplacedInCapture] = context.plugin_data.setdefault(_REPLACED, {})
-        return _nested(replace_in_capture(replaced), stack)
+        return _during_capture(replaced, stack)
 
     @hookimpl(tryfirst=True)
     def capture(self, model: Any, args: Any, kwargs: Any, options: Options, context: ExportContext) -> torch.nn.Module | None:
@@ -172,10 +172,8 @@ class Quantized:
 
 
 @contextlib.contextmanager
-def _nested(*contexts: AbstractContextManager[Any]) -> Iterator[None]:
-    with contextlib.ExitStack() as stack:
-        for each in contexts:
-            stack.enter_context(each)
+def _during_capture(replaced: Mapping[str, ReplacedInCapture], stack: contextlib.ExitStack) -> Iterator[None]:
+    with replace_in_capture(replaced), stack:
         yield
 
 

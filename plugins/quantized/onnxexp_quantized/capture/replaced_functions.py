@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -58,10 +58,9 @@ def _exporting(export: Callable[..., Any], replaced: Mapping[str, ReplacedInCapt
     def call(*args: Any, **options: Any) -> Any:
         if not is_in_onnx_export():  # another thread's own
             return export(*args, **options)
-        with contextlib.ExitStack() as stack:
-            for each in replaced.values():
-                rows = [(owner, name, functools.partial(_without_original, function)) for owner, name, function in each.functions]
-                stack.enter_context(each.attributes() if options.get("strict", False) else redirected(rows, args[0]))
+        functions = [row for each in replaced.values() for row in each.functions]
+        rows = [(owner, name, functools.partial(_without_original, function)) for owner, name, function in functions]
+        with _attributes(replaced) if options.get("strict", False) else redirected(rows, args[0]):
             return export(*args, **options)
 
     return call
@@ -70,12 +69,18 @@ def _exporting(export: Callable[..., Any], replaced: Mapping[str, ReplacedInCapt
 def _tracing(trace: Callable[..., Any], replaced: Mapping[str, ReplacedInCapture]) -> Callable[..., Any]:
     @functools.wraps(trace)
     def call(*args: Any, **options: Any) -> Any:
-        with contextlib.ExitStack() as stack:
-            for each in replaced.values() if is_in_onnx_export() else ():
-                stack.enter_context(each.attributes())
+        with _attributes(replaced) if is_in_onnx_export() else contextlib.nullcontext():
             return trace(*args, **options)
 
     return call
+
+
+@contextlib.contextmanager
+def _attributes(replaced: Mapping[str, ReplacedInCapture]) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for each in replaced.values():
+            stack.enter_context(each.attributes())
+        yield
 
 
 def _without_original(function: Callable[..., Any], original: Callable[..., Any], *args: Any, **options: Any) -> Any:
