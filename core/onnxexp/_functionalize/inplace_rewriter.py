@@ -61,6 +61,7 @@ class InPlaceRewriter:
         self.memory = Memory(self.emit)
         self.depth = 0
         self._refs: dict[Value, Ref] = {}
+        self._pointwise_dtype = functools.lru_cache(maxsize=None, typed=True)(_pointwise_dtype)  # a run takes 1 ms
         for one, other in self.aliases.overlapping:
             if self.aliases.written(one):
                 self.memory.link(self.ref(one), self.ref(other))
@@ -243,7 +244,7 @@ class InPlaceRewriter:
         samples = [_sample(arg) for arg in args]
         if any(isinstance(sample, TensorType) and sample.dtype is None for sample in samples):
             return None
-        return _pointwise_dtype(overload(op), *samples) or default
+        return self._pointwise_dtype(op, *samples) or default
 
     def _output(self, node: Node, ref: Ref, position: int = 0) -> Value:
         """Return the captured value of the written tensor, or a new one."""
@@ -274,11 +275,10 @@ def _sample(arg: Any) -> Any:
     return TensorType(type_.dtype, (1,) * (1 if type_.sizes is None else len(type_.sizes)))
 
 
-@functools.lru_cache(maxsize=1024, typed=True)  # a run takes 1 ms
-def _pointwise_dtype(op: torch._ops.OpOverload | None, *samples: Any) -> torch.dtype | None:
+def _pointwise_dtype(op: str, *samples: Any) -> torch.dtype | None:
     """Run a pointwise operator on samples; None where torch fails."""
     args = [Value("", sample) if isinstance(sample, (TensorType, ScalarType)) else sample for sample in samples]
-    found = result_types(op, args, lambda: SymbolicSize("?"))
+    found = result_types(overload(op), args, lambda: SymbolicSize("?"))
     return found[0].dtype if found else None
 
 
