@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import sys
@@ -18,6 +19,7 @@ from torch import nn
 import onnxexp
 from onnxexp import CaptureError, OptionError, SerializeError
 from onnxexp._serialize import WriteOptions, save
+from onnxexp._serialize.mapped_files import MappedFiles, _pages
 from tests.core.exporting import Affine, X, same, valid
 from tests.core.tensor_models import model_of
 from tests.core.tiny import export
@@ -379,6 +381,24 @@ def large(tmp_path: Path) -> Path:
     file = tmp_path / "large.safetensors"
     save_file({"one": torch.randn(1500, 1001), "two": torch.randn(600, 999).half(), "small": torch.randn(5)}, file)
     return file
+
+
+@LINUX
+@pytest.mark.parametrize("queries", [True, False])
+def test_which_memory_is_that_of_a_private_file(large: Path, queries: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel is queried where it can be; else its table is read."""
+    import fcntl  # not on Windows
+
+    def refuse(*args: Any) -> None:
+        raise OSError(errno.ENOTTY, "Linux before 6.11")
+
+    if not queries:
+        monkeypatch.setattr(fcntl, "ioctl", refuse)
+    files = MappedFiles()
+    of_file, allocated, shared = onnxexp.read_checkpoint(large)["one"], torch.randn(1500, 1001), torch.randn(1500, 1001)
+    assert files._is_of_file(_pages(of_file))
+    assert not files._is_of_file(_pages(allocated))
+    assert not files._is_of_file(_pages(shared.share_memory_()))
 
 
 @LINUX

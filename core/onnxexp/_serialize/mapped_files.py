@@ -36,10 +36,10 @@ _LARGE = 1 << 20
 """Bytes from which a weight is worth the calls."""
 _UNMAP, _MAP = 4, 22
 """MADV_DONTNEED and MADV_POPULATE_READ, see madvise(2)."""
-_QUERY, _OF_FILE = 0xC0686611, 0x20
-"""PROCMAP_QUERY and PROCMAP_QUERY_FILE_BACKED_VMA, see linux/fs.h."""
+_QUERY, _OF_FILE, _SHARED = 0xC0686611, 0x20, 0x08
+"""PROCMAP_QUERY, PROCMAP_QUERY_FILE_BACKED_VMA and PROCMAP_QUERY_VMA_SHARED, see linux/fs.h."""
 _QUERIED = struct.Struct("=9Q4I2Q")
-"""The structure of the query: its size, the flags, the address, and 12 fields with the answer."""
+"""The structure of the query: its size, the flags, the address, and the answer, whose third field has the flags of the memory."""
 _PRIVATE_FILE = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) r..p ([0-9a-f]+) \S+ ([1-9][0-9]*) +(.*)", re.MULTILINE)
 _CHANGED = re.compile(rb"^(?:Anonymous|Swap|Private_Hugetlb): +[1-9]", re.MULTILINE)
 
@@ -83,15 +83,19 @@ class MappedFiles:
         return tensor, functools.partial(_unmap, pages)
 
     def _is_of_file(self, pages: range) -> bool:
-        """Query one address, or before Linux 6.11 read the first table, which takes 2 ms."""
+        """Return whether memory may be that of a private file.
+
+        This queries one address; before Linux 6.11 it reads the first table, which takes 2 ms.
+        """
         import fcntl  # not on Windows
 
+        query = bytearray(_QUERIED.pack(_QUERIED.size, _OF_FILE, pages.start, *[0] * 12))
         try:
             with open("/proc/self/maps", "rb") as maps:
-                fcntl.ioctl(maps, _QUERY, bytearray(_QUERIED.pack(_QUERIED.size, _OF_FILE, pages.start, *[0] * 12)))
+                fcntl.ioctl(maps, _QUERY, query)
         except OSError as error:  # ENOENT for memory of no file
             return error.errno != errno.ENOENT and self._find("maps", pages) is not None
-        return True
+        return not _QUERIED.unpack(query)[5] & _SHARED  # such as that of a tensor that processes share
 
     def _find(self, table: str, pages: range) -> _Mapping | None:
         if table not in self._tables:
