@@ -73,7 +73,7 @@ def written(folder: Path, proto: onnx.ModelProto) -> Path:
 
 
 INLINE = {
-    "negative sizes": (weight(dims=[-2]), r"sizes \[-2\], of which one is negative"),
+    "negative sizes": (weight(dims=[-2]), r"sizes \[-2\]; one is negative"),
     "two negative sizes": (weight(dims=[-2, -3]), "one is negative"),
     "huge sizes": (weight(dims=[1 << 40]), "not 4,398,046,511,104"),
     "sizes beyond memory": (weight(dims=[1 << 62, 1 << 62]), "no memory has room for"),

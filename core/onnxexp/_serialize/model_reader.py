@@ -212,7 +212,7 @@ def _problem(tensor: onnx.TensorProto) -> str:
         return f"has the data type {tensor.data_type}, which ONNX does not define"
     dtype, dims = _T(tensor.data_type), list(tensor.dims)
     if any(size < 0 for size in dims):
-        return f"has the sizes {dims[:_HIGHEST_RANK]}, of which one is negative"
+        return f"has the sizes {dims[:_HIGHEST_RANK]}; one is negative"
     if len(dims) > _HIGHEST_RANK:
         return f"has {len(dims):,} axes"
     if math.prod(max(size, 1) for size in dims) * 16 >= _MOST_BYTES:

@@ -24,6 +24,7 @@ from onnxexp_aten.capture.computed_sizes import COMPUTED_SIZES
 from onnxexp_aten.capture.data_dependent_ops import DATA_DEPENDENT
 from onnxexp_aten.capture.recurrent_layers import composite_ops
 from onnxexp_quantized import Quantized
+from tests.core.test_restricted_calls import Model
 
 X, ROWS, WAVES = torch.randn(5, 4), torch.randn(5, 6, 4), torch.randn(3, 4, 10)
 LAYER = nn.LSTM(4, 3, batch_first=True)
@@ -102,17 +103,6 @@ MODELS: dict[str, tuple[Any, torch.Tensor]] = {
         X,
     ),
 }
-
-
-class Model(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.function(x)
 
 
 def leave_one_mode(monkeypatch: pytest.MonkeyPatch, allowed: bool, start: Callable[[], None] = lambda: None) -> None:

@@ -11,7 +11,7 @@ import torch
 _REGISTERED = frozenset(["_parameters", "_buffers", "_modules"])
 """The attributes of a module with what torch registers. A trace may change these."""
 _ATOMS = frozenset([bool, int, float, str, type(None)])
-"""The types of most attributes, none of which contains a tensor."""
+"""The types of most attributes. They contain no tensors."""
 
 
 @contextlib.contextmanager
