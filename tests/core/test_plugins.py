@@ -86,6 +86,13 @@ def test_what_is_installed_between_two_exports_is_noticed(installed: Path) -> No
     assert not there()
 
 
+def test_a_model_written_beside_the_script_causes_no_search(installed: Path) -> None:
+    found = discover()
+    (installed / "model.onnx").write_bytes(b"")
+    os.utime(installed, (3, 3))
+    assert discover() is found
+
+
 def test_finding_imports_nothing(installed: Path) -> None:
     install(installed, "never-pack", {"__init__": "raise RuntimeError('imported')\n"}, "never_pack:table")
     assert state("never-pack") == ("on", "")

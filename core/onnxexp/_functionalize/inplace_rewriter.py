@@ -61,7 +61,7 @@ class InPlaceRewriter:
         self.memory = Memory(self.emit)
         self.depth = 0
         self._refs: dict[Value, Ref] = {}
-        self._pointwise_dtype = functools.lru_cache(maxsize=None, typed=True)(_pointwise_dtype)  # a run takes 1 ms
+        self._custom_dtype = functools.lru_cache(maxsize=None, typed=True)(_pointwise_dtype)
         for one, other in self.aliases.overlapping:
             if self.aliases.written(one):
                 self.memory.link(self.ref(one), self.ref(other))
@@ -244,7 +244,8 @@ class InPlaceRewriter:
         samples = [_sample(arg) for arg in args]
         if any(isinstance(sample, TensorType) and sample.dtype is None for sample in samples):
             return None
-        return self._pointwise_dtype(op, *samples) or default
+        dtype_of = _aten_dtype if op.startswith("aten::") else self._custom_dtype  # which the user may define anew
+        return dtype_of(op, torch.get_default_dtype(), *samples) or default
 
     def _output(self, node: Node, ref: Ref, position: int = 0) -> Value:
         """Return the captured value of the written tensor, or a new one."""
@@ -275,11 +276,17 @@ def _sample(arg: Any) -> Any:
     return TensorType(type_.dtype, (1,) * (1 if type_.sizes is None else len(type_.sizes)))
 
 
-def _pointwise_dtype(op: str, *samples: Any) -> torch.dtype | None:
-    """Run a pointwise operator on samples; None where torch fails."""
+def _pointwise_dtype(op: str, floats: torch.dtype, *samples: Any) -> torch.dtype | None:
+    """Run a pointwise operator on samples; None where torch fails.
+
+    `floats` is torch's default dtype, which the result may depend on, for a cache.
+    """
     args = [Value("", sample) if isinstance(sample, (TensorType, ScalarType)) else sample for sample in samples]
     found = result_types(overload(op), args, lambda: SymbolicSize("?"))
     return found[0].dtype if found else None
+
+
+_aten_dtype = functools.lru_cache(maxsize=1024, typed=True)(_pointwise_dtype)  # a run takes 1 ms
 
 
 def first_elements(call: ViewCall, after: Type) -> Ref:

@@ -56,6 +56,10 @@ class DamagedDistribution:
     reason: str
 
 
+_Metadata = tuple[tuple[str, int], ...]
+_METADATA_ENDINGS = ("dist-info", "egg-info")
+
+
 def discover(group: str = GROUP) -> tuple[InstalledPlugin, ...]:
     """List the installed plugins by name, with both distributions of a doubled name."""
     return _discovered(_search_path(), group)[0]
@@ -68,11 +72,11 @@ def damaged() -> tuple[DamagedDistribution, ...]:
 
 @functools.lru_cache(maxsize=8)
 def _discovered(
-    folders: tuple[tuple[str, int], ...], group: str
+    folders: tuple[tuple[str, _Metadata], ...], group: str
 ) -> tuple[tuple[InstalledPlugin, ...], tuple[DamagedDistribution, ...]]:
     """Find the plugins and the damaged distributions of some folders.
 
-    The result is cached until a folder's time of change differs, as after an installation.
+    The result is cached until the metadata in a folder changes, as by an installation.
     """
     found: list[InstalledPlugin] = []
     broken: list[DamagedDistribution] = []
@@ -241,8 +245,8 @@ def record_hash(plugin: InstalledPlugin) -> str:
     return distribution_files.record_hash(plugin.metadata, plugin.location)
 
 
-def _search_path() -> tuple[tuple[str, int], ...]:
-    """Return the folders of `sys.path`, each with its time of change.
+def _search_path() -> tuple[tuple[str, _Metadata], ...]:
+    """Return the folders of `sys.path`, each with the metadata there.
 
     The working directory is left out unless packages are installed there.
     """
@@ -251,10 +255,25 @@ def _search_path() -> tuple[tuple[str, int], ...]:
     here = None if not folder or os.path.realpath(folder) in _site_packages() else _status(folder)
     found = [(entry, _status(entry)) for entry in entries]
     return tuple(
-        (entry, 0 if status is None else status.st_mtime_ns)
+        (entry, () if status is None else _metadata_in(entry, status.st_mtime_ns))
         for entry, status in found
         if here is None or status is None or not os.path.samestat(status, here)
     )
+
+
+@functools.lru_cache(maxsize=256)
+def _metadata_in(folder: str, changed: int) -> _Metadata:
+    """Return the names and times of the distributions in a folder.
+
+    For a file, it is the file's own time. A script's folder is on the path too, and changes whenever the script writes a model
+    there.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            metadata = [each for each in entries if each.name.lower().endswith(_METADATA_ENDINGS)]
+            return tuple((each.name, each.stat().st_mtime_ns) for each in metadata)
+    except OSError:
+        return (("", changed),)
 
 
 @functools.cache

@@ -104,8 +104,9 @@ def other_sizes(spec: DynamicSpec, example: Sequence[Any], axes: AxisLengths, op
     First, every size changes; then sizes keep their powers of two, their differences or their ratios. Every dynamic number is
     another one, too. Nothing is yielded where no axis and no number is dynamic.
 
-    With `opposite`, the examples have the smallest size where the largest was: ``max(n, m)`` is the other one there. The second
-    has no smaller sizes than the user's, where that takes no more than 64 times as many elements.
+    With `opposite`, the examples have the smallest size where the largest was: ``max(n, m)`` is the other one there. The first
+    has the smallest sizes that differ, since it costs a third trace. The last has no smaller sizes than the user's, where that
+    takes no more than 64 times as many elements.
     """
     sizes = _sizes(spec, axes)
     given = {index: example[index] for index, wanted in spec.scalars.items() if wanted.required}
@@ -127,6 +128,8 @@ def _choices(sizes: Sequence[_Size], one_new: bool, opposite: bool) -> Iterator[
     yield apart
     if opposite:
         own = [size.value for size in sizes]
+        if len(own) > 1:
+            yield _reversed(own, _apart(sizes, one_new, apart))
         turned = _reversed(own, apart)
         yield turned
         factor = max((-(-one // other) for one, other in zip(own, turned, strict=True)), default=1)
@@ -178,22 +181,23 @@ def _limits(wanted: Axis) -> _Size:
     return _Size(0, function(max(low, 1)), None if high is None else function(high))
 
 
-def _apart(sizes: Sequence[_Size], one_new: bool) -> list[int]:
+def _apart(sizes: Sequence[_Size], one_new: bool, tried: Sequence[int] = ()) -> list[int]:
     """Change every size, so that no two are equal and sums stay sums.
 
+    After those `tried`, the smallest others above 2 are taken.
     A mask of ``past + new`` positions, or ``past + 1``, stays one: a model that checks it takes another branch for any other.
     Large sizes make up for the growth of small ones: 2 x 16 becomes 4 x 7, with no more elements.
     """
-    attempts = [_changed(sizes, one_new, skipped) for skipped in range(_ATTEMPTS)]
+    attempts = [_changed(sizes, one_new, skipped, tried) for skipped in range(_ATTEMPTS)]
     return next((values for values, sums_kept in attempts if sums_kept), attempts[0][0])
 
 
-def _changed(sizes: Sequence[_Size], one_new: bool, skipped: int) -> tuple[list[int], bool]:
+def _changed(sizes: Sequence[_Size], one_new: bool, skipped: int, tried: Sequence[int]) -> tuple[list[int], bool]:
     """Change every size, and pass over the first `skipped` candidates for each.
 
     Also returns whether sums stay sums.
     """
-    taken = {size.value for size in sizes}
+    taken = {*tried, *(size.value for size in sizes)}
     values: dict[int, int] = {}
     order = sorted(range(len(sizes)), key=lambda index: sizes[index].value)
     growth, sums_kept = 1.0, True
@@ -202,12 +206,18 @@ def _changed(sizes: Sequence[_Size], one_new: bool, skipped: int) -> tuple[list[
         smaller = [(sizes[one].value, values[one]) for one in order[:place]]
         sums = [b + d for (a, b), (c, d) in itertools.combinations(smaller, 2) if a + c == size.value]
         sums += [new + 1 for old, new in smaller if one_new and size.value == old + 1]
-        near = _near(size.value, growth)[skipped:]
+        near = (_above(size.low) if tried else _near(size.value, growth))[skipped:]
         values[index] = next((value for value in (*sums, *near) if value not in taken and size.allows(value)), size.value)
         sums_kept = sums_kept and (not sums or values[index] in sums)
         taken.add(values[index])
         growth *= max(1.0, values[index] / size.value)
     return [values[index] for index in range(len(sizes))], sums_kept
+
+
+def _above(low: int) -> list[int]:
+    """List the smallest sizes above 2 that are at least `low`."""
+    least = max(_SHIFT, low)
+    return list(range(least, least + _MOST))
 
 
 def _near(value: int, growth: float) -> list[int]:

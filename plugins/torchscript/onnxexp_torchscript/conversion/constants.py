@@ -9,11 +9,10 @@ import torch
 from onnxexp_torchscript.conversion.export_time_values import Module
 from onnxexp_torchscript.conversion.interpreter import Interpreter
 from onnxexp_torchscript.conversion.python_numbers import Number
+from onnxexp_torchscript.jit.jit_nodes import ATOMS
 
 _WRAPPED = {torch.int64, torch.float64, torch.bool, torch.complex128}
 """The dtypes of the 0-d constants that stand for Python's numbers."""
-_ATOMS = frozenset([bool, int, float, str, type(None)])
-"""The types of most constants, which the interpreter uses as they are."""
 
 
 def constant(interpreter: Interpreter, node: Any) -> list[Any]:
@@ -22,7 +21,7 @@ def constant(interpreter: Interpreter, node: Any) -> list[Any]:
     if (number := value.unique()) in interpreter.env:
         return [interpreter.env[number]]
     held = value.toIValue()
-    if type(held) in _ATOMS:
+    if type(held) in ATOMS:
         return [held]
     return [_literal(interpreter, value, held) if isinstance(held, torch.Tensor) else as_ivalue(interpreter, held, "")]
 

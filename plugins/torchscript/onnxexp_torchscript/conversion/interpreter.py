@@ -18,7 +18,7 @@ from onnxexp.rewriting import UniqueNames
 from onnxexp_torchscript.conversion import python_numbers
 from onnxexp_torchscript.conversion.export_time_values import Items, Journal, Maybe, Module, Presence, Text
 from onnxexp_torchscript.conversion.python_numbers import Number
-from onnxexp_torchscript.jit.jit_nodes import inputs, nodes, outputs, recorded, unpacked
+from onnxexp_torchscript.jit.jit_nodes import ATOMS, inputs, nodes, outputs, recorded, unpacked
 from onnxexp_torchscript.jit.jit_schemas import Call, changes_shape, named
 from onnxexp_torchscript.jit.source_locations import Places
 from onnxexp_torchscript.types.abstract_tensor import UNKNOWN, AbstractTensor
@@ -97,7 +97,10 @@ class Interpreter:
     def block(self, block: Any) -> list[Any]:
         """Convert the nodes of a block whose inputs are in `env`; return its outputs."""
         for node in nodes(block):
-            self.step(node)
+            if node.kind() == "prim::Constant" and type(held := node.output().toIValue()) in ATOMS:
+                self.env[node.output().unique()] = held
+            else:
+                self.step(node)
         return self.args(block.returnNode())
 
     def step(self, node: Any) -> None:
@@ -114,8 +117,7 @@ class Interpreter:
         finally:
             self.node = outer
         values = outputs(node)
-        if len(values) > 1 and len(results) == 1:
-            results = results[0]
+        results = results[0] if len(values) > 1 and len(results) == 1 else results
         for value, result in zip(values, results, strict=False):
             self.env[value.unique()] = result
             if self.traced and isinstance(result, Value) and (type_ := recorded(value)):

@@ -11,6 +11,8 @@ import torch
 
 from onnxexp.graph import TensorType
 
+ATOMS = frozenset([bool, int, float, str, type(None)])
+"""The types of constants that are used as they are: of two thirds of a trace's nodes."""
 _WITHOUT_BLOCKS = ("aten::", "prim::Constant", "prim::ListConstruct", "prim::ListUnpack", "prim::NumToTensor", "prim::GetAttr")
 _TRACED_MODULE = "prim::TracedModuleForward"
 """The kind of a node with the calls of a module in its only block, while a model is traced."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 
+from onnxexp_torchscript.jit.jit_nodes import ATOMS
+
 _REGISTERED = frozenset(["_parameters", "_buffers", "_modules"])
 """The attributes of a module with what torch registers. A trace may change these."""
-_ATOMS = frozenset([bool, int, float, str, type(None)])
-"""The types of most attributes. They contain no tensors."""
+_CONTAINERS = frozenset([OrderedDict, dict, list, set, tuple])
+"""The types of most attributes but `ATOMS`; most are empty."""
 
 
 @contextlib.contextmanager
@@ -32,8 +35,10 @@ def _tensors(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     for path, module in model.named_modules():
         prefix = f"self.{path}." if path else "self."
         for name, value in vars(module).items():
-            if type(value) not in _ATOMS and name not in _REGISTERED:
-                yield from _within(prefix + name, value)
+            kind = type(value)
+            if kind in ATOMS or name in _REGISTERED or (kind in _CONTAINERS and not value):  # most attributes
+                continue
+            yield from _within(prefix + name, value)
 
 
 def _within(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
@@ -42,5 +47,5 @@ def _within(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
         return
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (list, tuple)) else ()
     for key, each in items:
-        if type(each) not in _ATOMS:
+        if type(each) not in ATOMS:
             yield from _within(f"{name}[{key!r}]", each)
