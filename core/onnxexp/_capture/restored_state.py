@@ -39,7 +39,7 @@ def restored_state(model: torch.nn.Module, *, buffers: bool = True) -> Iterator[
         value
         for _, old in saved
         for value in (old if isinstance(old, list) else old.values())
-        if type(value) not in _ATOMS and id(value) not in containers and not isinstance(value, torch.nn.Module)
+        if not _has_no_tensors(value) and id(value) not in containers
     ]
     model_buffers = {id(buffer): buffer for buffer in model.buffers()}
     leaves = pytree.tree_leaves([list(model_buffers.values()), attributes, [old for *_, old in scripted]])
@@ -58,6 +58,15 @@ def restored_state(model: torch.nn.Module, *, buffers: bool = True) -> Iterator[
             owner.setattr(name, old)
         for tensor, layout, version, old in contents:
             _restore_tensor(tensor, layout, version, old)
+
+
+def _has_no_tensors(value: Any) -> bool:
+    """Return whether a value is a number, a tuple of such, or the like.
+
+    Most attributes are.
+    """
+    kind = type(value)
+    return kind in _ATOMS or isinstance(value, torch.nn.Module) or (kind is tuple and all(type(each) in _ATOMS for each in value))
 
 
 def _restore_container(container: Any, old: Any) -> None:

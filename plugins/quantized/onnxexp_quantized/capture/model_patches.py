@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
@@ -33,15 +34,22 @@ QUANTIZING: dict[str, Callable[..., Any]] = {
     "quantized_gru": recurrent.gru,
 }
 """The functions of torch that may have no stand-in among their arguments."""
+_PLAIN = frozenset([OrderedDict, bool, dict, float, int, list, set, str, tuple, type(None)])
+"""The types of most attributes of a module."""
 _PACKAGES = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
 """The packages of torch's quantized modules."""
 
 
 def is_quantized(model: Any) -> bool:
     """Return whether a model has quantized modules, tensors or packed parameters."""
-    return isinstance(model, torch.nn.Module) and any(
-        _is_of_torch(module)
-        or any(is_packed(value) or _is_quantized_tensor(value) for value in _attributes(module).values())
+    if not isinstance(model, torch.nn.Module):
+        return False
+    if any(map(_is_of_torch, {type(module) for module in model.modules()})):
+        return True
+    return any(
+        any(
+            is_packed(value) or _is_quantized_tensor(value) for value in _attributes(module).values() if type(value) not in _PLAIN
+        )
         or (isinstance(module, torch.fx.GraphModule) and any(_replacement(node) for node in module.graph.nodes))
         for module in model.modules()
     )
@@ -186,7 +194,7 @@ def _is_parameter(module: torch.nn.Module, name: str) -> bool:
     buffer = module._buffers.get(name)
     if buffer is None or buffer.numel() != 1:
         return False
-    if _is_of_torch(module) and name in ("scale", "zero_point"):
+    if _is_of_torch(type(module)) and name in ("scale", "zero_point"):
         return True
     return isinstance(module, torch.fx.GraphModule) and any(
         user.op == "call_function" and "quantize" in str(user.target)
@@ -202,9 +210,9 @@ def _replacement(node: torch.fx.Node) -> Any:
     return QUANTIZING[name] if name in QUANTIZING and node.target is vars(torch)[name] else None
 
 
-def _is_of_torch(module: torch.nn.Module) -> bool:
-    """Return whether a module's class is a quantized one of torch or derives from one."""
-    return any(each.__module__.startswith(_PACKAGES) for each in type(module).__mro__)
+def _is_of_torch(kind: type) -> bool:
+    """Return whether a class is a quantized module of torch or derives from one."""
+    return any(each.__module__.startswith(_PACKAGES) for each in kind.__mro__)
 
 
 def _is_quantized_tensor(value: Any) -> bool:

@@ -20,8 +20,6 @@ _SMALL = 4
 """Larger sizes shrink where that is possible, so that the second trace costs less than the first."""
 _WINDOW = 8
 """A window that models have, with larger ones: sizes up to it grow, so that a number of windows differs."""
-_MORE = 1.25
-"""A second trace with at most this ratio of elements costs no more than the first and its conversion."""
 _SHIFT = 3
 _MOST = 64
 """The largest ratio of elements of an example that only grows to be no smaller on any axis."""
@@ -36,12 +34,10 @@ class OtherSizes:
     Attributes:
         example: The leaves of the call.
         text: These sizes as text.
-        larger: Whether it has clearly more elements than the user's example.
     """
 
     example: list[Any]
     text: str
-    larger: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -285,8 +281,4 @@ def _example(
         for leaf, old, new in zip(spec.leaves, example, changed, strict=True)
         if new is not old
     ]
-    return OtherSizes(changed, ", ".join(texts), _elements(changed) > _MORE * _elements(example))
-
-
-def _elements(leaves: Sequence[Any]) -> int:
-    return sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor))
+    return OtherSizes(changed, ", ".join(texts))

@@ -140,10 +140,10 @@ def _differences_at(other: OtherSizes, recording: Recording, again: Callable[...
 
     Raises CaptureError where the model fails there.
 
-    At more elements than the example's, a first attempt skips the products with weights. Its result counts if it skipped nothing,
-    or if there is no difference and nothing depends on the skipped products.
+    A first attempt skips the products with weights. Its result counts if it skipped nothing, or if there is no difference and
+    nothing depends on the skipped products.
     """
-    if other.larger and recording.module is None:
+    if recording.module is None:
         products = SkippedProducts()
         try:
             second = again(other.example, same_random=True, replaced=products.replacements())
