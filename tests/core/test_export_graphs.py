@@ -11,6 +11,7 @@ from torch.export import Dim
 
 from onnxexp import CaptureError
 from tests.core.exporting import Two, X, Y, kinds, names, same, shape, valid
+from tests.core.test_restricted_calls import Model
 from tests.core.tiny import export
 
 # Dynamic axes
@@ -186,6 +187,19 @@ def test_regions_of_other_grad_modes() -> None:
         return y.detach() + x
 
     same(valid(export(forward, (X,)))(X), forward(X))
+
+
+def test_a_program_whose_passes_left_calls_without_types() -> None:
+    captured = torch.export.export(Model(lambda x: torch.cat([x, x * 2])), (X,), dynamic_shapes=({0: Dim.DYNAMIC},))
+    graph = captured.graph
+    mul = next(node for node in graph.nodes if node.target is torch.ops.aten.mul.Tensor)
+    with graph.inserting_after(mul):
+        relu = graph.call_function(torch.ops.aten.relu.default, (mul,))
+    mul.replace_all_uses_with(relu, delete_user_cb=lambda node: node is not relu)
+    captured.graph_module.recompile()
+    program = valid(export(captured, (X,)))
+    for x in (X, torch.randn(7, *X.shape[1:])):
+        same(program(x), torch.cat([x, (x * 2).relu()]))
 
 
 def test_a_weight_that_is_used_transposed_too_is_stored_once() -> None:

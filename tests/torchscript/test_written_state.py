@@ -166,3 +166,23 @@ def test_a_written_parameter_of_other_memory_is_an_error() -> None:
     model = Renormed(torch.from_numpy(torch.randn(5, 3, 2).numpy()))
     with pytest.raises(onnxexp.CaptureError, match="writes into conv.weight while it is traced"):
         onnxexp.export(model, (torch.randn(2, 3, 4),), capture="trace")
+
+
+class ByAddress(nn.Module):
+    """Looks a parameter up by its address, as quantizers of weights do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3))
+        self.table = {self.weight.data_ptr(): torch.tensor([1.0, 2.0, 3.0])}
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.table[self.weight.data_ptr()]
+
+
+@pytest.mark.parametrize("capture", ["trace", "auto"])
+def test_a_parameter_is_found_by_its_address(capture: str) -> None:
+    model, x = ByAddress(), torch.randn(2, 3)
+    program = onnxexp.export(model, (x,), capture=capture)
+    torch.testing.assert_close(program(x), model(x))
+    assert model.weight.data_ptr() in model.table

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from onnxexp._capture.torch_state import replace_attributes
 from onnxexp._torch_compat import ScriptModule
 
 _CONTAINERS = frozenset([list, tuple, dict, OrderedDict, set, frozenset])
@@ -66,7 +67,8 @@ def private_tensors(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
     except _Inseparable:
         private = model
     try:
-        yield private
+        with replace_attributes(_addresses({id(clone) for _, clone in clones})):
+            yield private
     finally:
         with torch.no_grad():
             for original, clone in clones:
@@ -200,6 +202,17 @@ class _Copier:
         for constant in code.co_consts:
             if isinstance(constant, types.CodeType):
                 yield from self._globals(function, constant)
+
+
+def _addresses(clones: set[int]) -> list[tuple[Any, str, Any]]:
+    """Return a replacement of `data_ptr`, by which a clone is where its original is.
+
+    torch's own function copies the memory first, and a model may look a parameter up by its address.
+    """
+    read, copy = getattr(torch.Tensor, "const_data_ptr", None), torch.Tensor.data_ptr  # torch 2.11 lacks the first
+    if read is None or not clones:
+        return []
+    return [(torch.Tensor, "data_ptr", lambda tensor: read(tensor) if id(tensor) in clones else copy(tensor))]
 
 
 def _is_copyable(kind: type) -> bool:

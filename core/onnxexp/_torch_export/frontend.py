@@ -35,7 +35,7 @@ from onnxexp._torch_export.autocast_regions import resolve_autocast
 from onnxexp._torch_export.export_errors import branches_on_values, explain
 from onnxexp._torch_export.frozen_sizes import check_assumed_sizes, frozen_sizes, holds_at_example, larger_sizes
 from onnxexp._torch_export.guard_warnings import fixed_numbers, ranks_of_call, record_guard_sources, restrictions
-from onnxexp._torch_export.program_converter import mutated_names, resolve_vmap, to_graph
+from onnxexp._torch_export.program_converter import mutated_names, retrace_incomplete, to_graph
 from onnxexp._torch_export.program_modes import fake_mode
 from onnxexp._torch_export.symbol_names import check_dynamic, symbol_names
 
@@ -73,7 +73,7 @@ def from_exported(program: ExportedProgram, spec: DynamicSpec) -> CapturedProgra
     Raises:
         CaptureError: An axis that was requested to be dynamic is static, or a call has no counterpart in a neutral graph.
     """
-    program = resolve_autocast(resolve_vmap(program))
+    program = resolve_autocast(retrace_incomplete(program))
     check_dynamic(program, spec)
     names = symbol_names(program, spec)
     allowed = restrictions(program, spec)

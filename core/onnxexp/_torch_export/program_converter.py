@@ -68,15 +68,23 @@ def mutated_names(program: ExportedProgram) -> list[str]:
     return [spec.target or spec.arg.name for spec in program.graph_signature.output_specs if spec.kind in kinds]
 
 
-def resolve_vmap(program: ExportedProgram) -> ExportedProgram:
-    """Return the program without torch.vmap's marker nodes."""
+def retrace_incomplete(program: ExportedProgram) -> ExportedProgram:
+    """Return a program without torch.vmap's markers, with the type of each result.
+
+    A user's pass may leave calls without types. Other programs are returned as they are.
+    """
     graphs = (module.graph for module in program.graph_module.modules() if isinstance(module, torch.fx.GraphModule))
-    targets = {node.target for graph in graphs for node in graph.nodes if node.op == "call_function"}
-    if targets.isdisjoint((predispatch._add_batch_dim, predispatch._remove_batch_dim)):
+    calls = [node for graph in graphs for node in graph.nodes if node.op == "call_function"]
+    marked = not {node.target for node in calls}.isdisjoint((predispatch._add_batch_dim, predispatch._remove_batch_dim))
+    if not marked and not any(map(_lacks_type, calls)):
         return program
     with torch_mode(), silence_torch_export(), silence_warnings():
         functional: ExportedProgram = program.run_decompositions({})
         return functional
+
+
+def _lacks_type(call: torch.fx.Node) -> bool:
+    return "val" not in call.meta and isinstance(call.target, torch._ops.OpOverload) and bool(call.target._schema.returns)
 
 
 def _inline(outer: Converter, module: torch.fx.GraphModule, args: Sequence[Any], into: Graph) -> list[Any]:

@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import onnxexp
 from onnxexp.testing import Case, cases, check_case
 from onnxexp_aten.nn.upsampling import Axis, _divides, _same_neighbours
 
@@ -164,3 +165,16 @@ def test_the_error_names_the_first_opset(mode, first):
 )
 def test_modules(check):
     check()
+
+
+@pytest.mark.parametrize(
+    "how", [{"scale_factor": 2.0}, {"size": (24, 31)}, {"scale_factor": 2.0, "recompute_scale_factor": True}]
+)
+@pytest.mark.parametrize("axes", [{0: "n"}, {0: "n", 2: "h", 3: "w"}])
+def test_resize_names_no_axes(how: dict[str, Any], axes: dict[int, str]) -> None:
+    """The scales or sizes are those of all axes, which every runtime takes."""
+    program = onnxexp.export(to(**how), (X[2],), dynamic_shapes=(axes,), opset_version=18)
+    (resize,) = [node for node in program.model.graph if node.op_type == "Resize"]
+    assert "axes" not in resize.attributes
+    for x in (X[2], torch.randn(3, 3, 12, 10)):
+        torch.testing.assert_close(program(x), to(**how)(x))

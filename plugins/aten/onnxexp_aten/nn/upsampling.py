@@ -80,29 +80,23 @@ def _after(op: Builder, x: Tensor, axis: Axis) -> int | Tensor:
 
 
 def _resize(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> Tensor:
-    """Emit Resize, by scales where torch computes with scales, else by sizes."""
+    """Emit Resize, by scales where torch computes with scales, else by sizes.
+
+    Both are for all axes. With `axes`, which opset 18 has, onnxslim does not end, and OpenVINO and MNN fail.
+    """
     assert kind.resize is not None
     inner = running_dtype(op, "Resize", x.dtype)
     data, rank = op.cast(x, inner), rank_of(op, x)
     lead = rank - len(axes)
     # before opset 13 Resize requires inputs that it does not use; one helper of many symbolics, so no `since=`
     nothing = op.constant([], torch.float32) if op.opset < 13 else None
-    numbers = [axis.number for axis in axes] if _names_axes(op) else None
     scales = _constant_scales(op, x, axes, kind)
     if scales is not None:
-        whole = scales if numbers is not None else [1.0] * lead + scales
-        result = op.Resize(data, nothing, op.constant(whole, torch.float32), axes=numbers, **kind.resize)
+        result = op.Resize(data, nothing, op.constant([1.0] * lead + scales, torch.float32), **kind.resize)
     else:
-        sizes: list[Any] = [_after(op, x, axis) for axis in axes]
-        if numbers is None:
-            sizes = [size_at(op, x, axis) for axis in range(lead)] + sizes
-        result = op.Resize(data, nothing, nothing, sizes, axes=numbers, **kind.resize)
+        sizes = [size_at(op, x, axis) for axis in range(lead)] + [_after(op, x, axis) for axis in axes]
+        result = op.Resize(data, nothing, nothing, sizes, **kind.resize)
     return op.cast(result, x.dtype)
-
-
-def _names_axes(op: Builder) -> bool:
-    """Return whether Resize has `axes` (opset 18); without it all axes need sizes."""
-    return op.opset >= 18
 
 
 def _constant_scales(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> list[float] | None:
@@ -111,7 +105,7 @@ def _constant_scales(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -
     if len(scales) == len(axes):
         return [_fitting(axis, float(scale)) for axis, scale in scales]
     lead = (x.shape or ())[: rank_of(op, x) - len(axes)]
-    if _names_axes(op) or all(isinstance(size, int) for size in lead) or not all(axis.known for axis in axes):
+    if all(isinstance(size, int) for size in lead) or not all(axis.known for axis in axes):
         return None
     return [_fitting(axis, int(axis.after) / int(axis.before)) for axis in axes]
 
