@@ -21,6 +21,7 @@ OUTLIVES_AN_EXPORT: dict[tuple[str, str], str] = {
     ("custom_cpp/onnxexp_custom_cpp/registry.py", "REGISTERED"): (
         "register_op is for the process, as TORCH_LIBRARY is; a plugin has a table of its own"
     ),
+    ("torch_onnx/onnxexp_torch_onnx/installation.py", "_INSTALLED"): "install() is for the process, until uninstall()",
     ("torch_onnx/onnxexp_torch_onnx/registry.py", "_REGISTRY"): (
         "torch.onnx documents that register_custom_op_symbolic changes all later exports of the process"
     ),
@@ -33,6 +34,8 @@ OF_OTHERS: dict[tuple[str, str], str] = {
     ("_plugins/isolated_import.py", "sys"): "unloads the modules of a failed import",
     ("autograd/onnxexp_autograd/interception.py", "FunctionMeta"): "torch's metaclass, restored when no thread captures",
     ("autograd/onnxexp_autograd/interception.py", "torch_function"): "torch's module, restored when no thread captures",
+    ("torch_onnx/onnxexp_torch_onnx/__main__.py", "os"): "a command that runs a program, and those that the program starts",
+    ("torch_onnx/onnxexp_torch_onnx/__main__.py", "sys"): "a command that runs a program as Python does",
     ("aten/onnxexp_aten/capture/computed_numbers/elementwise.py", "table"): "filled by decorators while the module is imported",
     ("aten/onnxexp_aten/capture/computed_numbers/losses.py", "table"): "filled by decorators while the module is imported",
     ("aten/onnxexp_aten/capture/computed_numbers/norms.py", "table"): "filled by decorators while the module is imported",

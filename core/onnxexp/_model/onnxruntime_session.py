@@ -50,13 +50,21 @@ _LAST_OPSET = re.compile(r"Current official support for domain ai\.onnx is till 
 
 
 class Session:
-    """A model loaded into ONNX Runtime, on the CPU. May be run from several threads.
+    """A model loaded into ONNX Runtime. May be run from several threads.
+
+    `initializer` makes ONNX Runtime's session of a model's bytes or a path; the default one is on the CPU.
 
     Raises OnnxExporterError where ONNX Runtime is not installed or refuses the model.
     """
 
-    def __init__(self, model: ir.Model, prepare: Prepare = lambda model, options: model) -> None:
+    def __init__(
+        self,
+        model: ir.Model,
+        prepare: Prepare = lambda model, options: model,
+        initializer: Callable[[str | bytes], Any] | None = None,
+    ) -> None:
         self._model = model
+        self._initializer = initializer
         self._prepare = prepare
         self._ort = _onnxruntime()
         graph = model.graph
@@ -102,20 +110,22 @@ class Session:
             raise self._explained("failed while running this model", error) from error
 
     def _load(self, options: Any) -> Any:
-        providers = ["CPUExecutionProvider"]
+        load = self._initializer or functools.partial(
+            self._ort.InferenceSession, sess_options=options, providers=["CPUExecutionProvider"]
+        )
         model = self._prepare(self._model, options)
         weights = (value.const_value for value in model.graph.initializers.values())
         if sum(weight.nbytes for weight in weights if weight is not None) <= _IN_MEMORY:
             buffer = io.BytesIO()
             save(model, buffer, WriteOptions(external_data=False))
-            return self._ort.InferenceSession(buffer.getvalue(), options, providers=providers)
+            return load(buffer.getvalue())
         # The session may map the weights, so the files live as long as it does.
         stack = contextlib.ExitStack()
         weakref.finalize(self, stack.close)
         folder = stack.enter_context(temporary_folder())
         path = os.path.join(folder, "model.onnx")
         save(model, path, WriteOptions(external_data=True))
-        return self._ort.InferenceSession(path, options, providers=providers)
+        return load(path)
 
     def _check_names(self, feeds: Mapping[str, Any]) -> None:
         unknown = [name for name in feeds if name not in self._inputs]

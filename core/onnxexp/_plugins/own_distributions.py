@@ -20,7 +20,9 @@ _NAMES = {
         )},
         "onnxruntime-contrib": "ort",
     },
-    "onnxexp.commands": {"quantization-report": "quantization-report", "scaffold-op": "custom-cpp", "sweep": "sweep"},
+    "onnxexp.commands": {
+        "quantization-report": "quantization-report", "run": "torch-onnx", "scaffold-op": "custom-cpp", "sweep": "sweep"
+    },
     "onnxexp.targets": {"hf": "transformers"},
 }  # fmt: skip
 OWNERS = {(group, name): _PREFIX + owner for group, names in _NAMES.items() for name, owner in names.items()}

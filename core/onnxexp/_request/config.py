@@ -149,9 +149,13 @@ def _toml(path: str, contents: bytes) -> dict[str, Any]:
     return parse_toml(contents, path)
 
 
+_NO_SETTING = "ONNXEXP_REPLACE_TORCH_ONNX"
+"""The variable that onnxexp-plugin-torch-onnx reads at the start of Python."""
+
+
 def _environment(variables: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:
     places: list[tuple[str, dict[str, Any]]] = []
-    for variable in sorted([variable for variable in variables if variable.startswith("ONNXEXP_")]):
+    for variable in sorted([variable for variable in variables if variable.startswith("ONNXEXP_") and variable != _NO_SETTING]):
         name, text = variable.removeprefix("ONNXEXP_").lower(), variables[variable]
         key = _key(name, variable)
         try:

@@ -7,6 +7,8 @@ The names that extensions of torch.onnx import are here: `export`, `register_cus
 `registered` (the registrations as a plugin for `onnxexp.export`), `call_symbolic` (for plugins that call such symbolics) and
 `FunctionExtractor` (regions of a finished model as functions).
 
+`install` puts all of that in torch.onnx's place, for code that is not changed.
+
 The entry point `plugin` lowers the operators of ``torch.onnx.ops``, and names registered symbolics that an export omits.
 """
 
@@ -15,7 +17,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from onnxexp import ONNXProgram, TrainingMode, is_in_onnx_export
+from onnxexp import TrainingMode, is_in_onnx_export
 from onnxexp import __version__ as producer_version
 from onnxexp_torch_onnx import errors, operators, symbolic_helper, utils, verification
 from onnxexp_torch_onnx.call_symbolic import call_symbolic
@@ -42,6 +44,8 @@ from onnxexp_torch_onnx.errors import (
 from onnxexp_torch_onnx.export_state import disable_log, enable_log, select_model_mode_for_export, set_training
 from onnxexp_torch_onnx.exporting import export, export_to_pretty_string
 from onnxexp_torch_onnx.function_extraction import FunctionExtractor
+from onnxexp_torch_onnx.installation import install, installed, uninstall
+from onnxexp_torch_onnx.onnx_program import ONNXProgram
 from onnxexp_torch_onnx.registry import register_custom_op_symbolic, registered, unregister_custom_op_symbolic
 from onnxexp_torch_onnx.scalar_type import JitScalarType
 from onnxexp_torch_onnx.settings import current
@@ -79,6 +83,8 @@ __all__ = [
     "errors",
     "export",
     "export_to_pretty_string",
+    "install",
+    "installed",
     "is_in_onnx_export",
     "is_onnxrt_backend_supported",
     "operators",
@@ -91,6 +97,7 @@ __all__ = [
     "set_training",
     "symbolic_helper",
     "unconvertible_ops",
+    "uninstall",
     "unregister_custom_op_symbolic",
     "utils",
     "verification",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
 from onnxexp import OptionError, warn
 from onnxexp.commands import nearest
 from onnxexp_torch_onnx.enums import OperatorExportTypes
+from onnxexp_torch_onnx.newer_arguments import NewerArguments
 
 __all__ = ["FIXES", "read"]
 
@@ -21,18 +23,10 @@ FIXES = {
     "use_external_data_format": "use external_data",
     "add_node_names": "nodes have names",
     "onnx_shape_inference": "types are always inferred",
+    "export_type": "a file has the weights, and external_data puts them beside it",
+    "fixed_batch_size": "an axis is static unless dynamic_axes names it",
 }
 """Each argument, and its replacement."""
-_ABOUT_TORCH = {
-    "dynamo": "onnxexp always captures through torch.export first",
-    "fallback": "onnxexp chooses the capture itself",
-    "report": "print(program) and `onnxexp.check` report",
-    "optimize": "the graph is clean as it is built",
-    "profile": "program.timings has the seconds of each stage",
-    "dump_exported_program": "give onnxexp an ExportedProgram of your own",
-    "artifacts_dir": "nothing is written beside the model",
-}
-"""Arguments of torch's newer exporter that onnxexp has no equivalent for."""
 
 
 def read(given: dict[str, Any], others: Iterable[str]) -> dict[str, Any]:
@@ -42,9 +36,9 @@ def read(given: dict[str, Any], others: Iterable[str]) -> dict[str, Any]:
     `others`, the names that `export` has.
     """
     for name, value in given.items():
-        fix = FIXES.get(name) or _ABOUT_TORCH.get(name)
+        fix = FIXES.get(name)
         if fix is None:
-            known = [*others, *FIXES, *_ABOUT_TORCH]
+            known = [*others, *FIXES, *(field.name for field in dataclasses.fields(NewerArguments))]
             raise OptionError(f"export has no argument {name!r}{nearest(name, known)}")
         if value is not None:
             warn(f"{name} is deprecated: {fix}", DeprecationWarning)

@@ -15,7 +15,7 @@ import onnx_ir as ir
 import torch
 
 import onnxexp
-from onnxexp import DEFAULT_OPSET, CaptureError, ONNXProgram, OptionError, warn
+from onnxexp import DEFAULT_OPSET, CaptureError, OptionError, warn
 from onnxexp.frontends import unwrapped
 from onnxexp_torch_onnx import deprecated_arguments
 from onnxexp_torch_onnx.enums import OperatorExportTypes
@@ -23,7 +23,9 @@ from onnxexp_torch_onnx.errors import CheckerError, OnnxExporterWarning
 from onnxexp_torch_onnx.export_state import logging_to_stdout, training_mode
 from onnxexp_torch_onnx.graph_text import PARAMETER, graph_text
 from onnxexp_torch_onnx.module_functions import ModuleFunctions, check_opset
+from onnxexp_torch_onnx.newer_arguments import NewerArguments
 from onnxexp_torch_onnx.number_inputs import Example, export_with_number_inputs, read_example, take_floats_as_doubles
+from onnxexp_torch_onnx.onnx_program import ONNXProgram
 from onnxexp_torch_onnx.onnxscript_symbolics import combined, translations
 from onnxexp_torch_onnx.quantized_inputs_and_outputs import quantized_as_parts, with_quantized_parts
 from onnxexp_torch_onnx.registry import registered
@@ -58,6 +60,7 @@ def export(
     verify: bool = False,
     plugins: Sequence[Any] | None = None,
     torch_registrations: bool = False,
+    check_sizes: bool | None = None,
     **older: Any,
 ) -> ONNXProgram:
     """Export a model with torch.onnx.export's arguments and the registered symbolics.
@@ -76,9 +79,10 @@ def export(
         export_modules_as_functions: True, or a set of classes: each such module becomes a model-local function, with attributes.
         autograd_inlining: False keeps a torch.autograd.Function without a symbolic as one node.
         custom_translation_table: onnxscript functions by torch operator, as in torch's newer exporter.
-        plugins: As for `onnxexp.export`.
+        plugins, check_sizes: As for `onnxexp.export`.
         torch_registrations: Also use the registrations of `torch.onnx.register_custom_op_symbolic`.
-        older: Former arguments of torch.onnx, see `onnxexp_torch_onnx.deprecated_arguments.FIXES`.
+        older: Former arguments of torch.onnx, see `onnxexp_torch_onnx.deprecated_arguments.FIXES`, and those of torch's newer
+            exporter, see `onnxexp_torch_onnx.newer_arguments.NewerArguments`.
 
     Returns:
         The program, already written to `f` if that is not None.
@@ -86,6 +90,7 @@ def export(
     Raises what `onnxexp.export` raises, and CheckerError if `enable_onnx_checker` is set and the check fails.
     """
     model, args, kwargs = with_quantized_parts(unwrapped(model), capture, args, kwargs)
+    newer = NewerArguments.taken_from(older)
     old = deprecated_arguments.read(older, inspect.signature(export).parameters)
     kind = deprecated_arguments.export_type(operator_export_type, old.get("aten"), old.get("export_raw_ir"))
     if keep_initializers_as_inputs is None:
@@ -105,30 +110,22 @@ def export(
     state = settings(opset=opset_version or DEFAULT_OPSET, training=mode.name == "TRAINING", **changes)
     with state, quantized_as_parts(model, capture):
 
-        def run(numbers: Any, names: Any, capture: str, axes: Any) -> ONNXProgram:
+        def run(numbers: Any, names: Any, capture: str, axes: Any) -> onnxexp.ONNXProgram:
             return onnxexp.export(
-                model,
-                args,
-                kwargs=kwargs,
-                input_names=names,
-                output_names=output_names,
-                opset_version=opset_version,
-                dynamic_axes=axes,
-                dynamic_shapes=numbers if dynamic_shapes is None else dynamic_shapes,
-                capture=capture,
-                training=mode,
-                plugins=[*tables, *(plugins if plugins is not None else [...])],
-                custom_opsets=custom_opsets,
-                export_params=export_params,
-                do_constant_folding=do_constant_folding,
-                keep_initializers_as_inputs=keep_initializers_as_inputs,
-                operator_export_type=kind,
-                verify=verify,
-            )
+                model, args, kwargs=kwargs, input_names=names, output_names=output_names, opset_version=opset_version,
+                dynamic_axes=axes, dynamic_shapes=numbers if dynamic_shapes is None else dynamic_shapes, capture=capture,
+                training=mode, plugins=[*tables, *(plugins if plugins is not None else [...])], custom_opsets=custom_opsets,
+                export_params=export_params, do_constant_folding=do_constant_folding and newer.optimize,
+                keep_initializers_as_inputs=keep_initializers_as_inputs, operator_export_type=kind, verify=verify,
+                check_sizes=check_sizes,
+            )  # fmt: skip
 
         numbered = functools.partial(export_with_number_inputs, example, capture=capture)
-        program = export_without_fixed_axes(lambda axes: numbered(functools.partial(run, axes=axes)), dynamic_axes)
-    _finish(program, model, example, f, old, verbose, external_data)
+        made = export_without_fixed_axes(lambda axes: numbered(functools.partial(run, axes=axes)), dynamic_axes)
+    program = ONNXProgram.of(made, model)
+    with logging_to_stdout() if verbose or newer.profile else contextlib.nullcontext():
+        _finish(program, model, example, f, old, verbose, external_data)
+    newer.write(program)
     return program
 
 
@@ -186,9 +183,8 @@ def _finish(
         external = bool(old["use_external_data_format"])
     if f is not None:
         program.save(f, external_data=external)
-    with logging_to_stdout() if verbose else contextlib.nullcontext():
-        for stage, seconds in program.timings.items():
-            _LOGGER.info("%s: %.3f s", stage, seconds)
+    for stage, seconds in program.timings.items():
+        _LOGGER.info("%s: %.3f s", stage, seconds)
     if verbose:
         print(graph_text(program.model, model))
 
@@ -262,7 +258,7 @@ _NO_AXIS = re.compile(r"dynamic_axes\['(.*)'\]: there is no axis (-?\d+); the ou
 """Reasons in an OptionError of the core."""
 
 
-def export_without_fixed_axes(run: Callable[[Any], ONNXProgram], axes: Any) -> ONNXProgram:
+def export_without_fixed_axes(run: Callable[[Any], onnxexp.ONNXProgram], axes: Any) -> onnxexp.ONNXProgram:
     """Export with `dynamic_axes`, except for those that the model cannot have.
 
     The model cannot have names of inputs that it lacks, axes that an input lacks, and axes that it fixes. Each of them causes a

@@ -106,7 +106,8 @@ def take_floats_as_doubles(program: ONNXProgram, example: Example) -> None:
     A Cast follows each of these inputs, since the graph computes with float32.
     """
     graph = program.model.graph
-    names = {slot.name for slot in program.signature.inputs if type(example.leaves[slot.leaf]) is float}
+    floats = {index for index, leaf in enumerate(example.leaves) if type(leaf) is float}
+    names = {slot.name for slot in program.signature.inputs if slot.leaf in floats}
     for value in graph.inputs:
         if value.name in names and value.dtype == ir.DataType.FLOAT and not value.is_graph_output():
             narrow = ir.Value(name=f"{value.name}_float", type=value.type, shape=value.shape)

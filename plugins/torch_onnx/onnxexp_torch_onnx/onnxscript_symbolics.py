@@ -1,29 +1,36 @@
-"""onnxscript functions as symbolics, in the form of torch's newer exporter."""
+"""Functions by operator as symbolics, in the form of torch's newer exporter."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from types import BuiltinFunctionType
 from typing import Any
 
 import torch
 
-from onnxexp import Builder, OptionError, SymbolicTable
+from onnxexp import Builder, OptionError, SymbolicTable, warn
+from onnxexp_torch_onnx.errors import OnnxExporterWarning
+from onnxexp_torch_onnx.traced_functions import traced
 
 
 def translations(table: Mapping[Any, Callable[..., Any]]) -> SymbolicTable:
-    """Build a table of symbolics from onnxscript functions by operator.
+    """Build a table of symbolics from functions by operator.
 
-    A key is an overload, a packet (all overloads), or a name. Raises OptionError for other keys and other functions.
+    A function is onnxscript's, or a plain one that calls onnxscript's operators. A key is an overload, a packet (all overloads),
+    or a name. A function of Python, ``operator.floordiv``, is left out with a warning: it is about sizes, which are no
+    operators here. Raises OptionError for other keys and other values.
     """
     made = SymbolicTable("aten", override=True)
     for key, function in table.items():
-        if not hasattr(function, "function_ir"):  # onnxscript's class has it; the plugin does not need onnxscript itself
-            raise OptionError(
-                f"custom_translation_table: the value of {key} is {function!r}, which is no onnxscript function; "
-                "to fix this, decorate it with @onnxscript.script()"
-            )
-        made(_name(key))(_symbolic(function, key))
+        if isinstance(key, BuiltinFunctionType) or getattr(key, "__module__", "") == "_operator":
+            warn(f"custom_translation_table: {key} has no effect: onnxexp computes sizes itself", OnnxExporterWarning)
+        elif hasattr(function, "function_ir") and not hasattr(function, "func"):  # onnxscript's class, but that of traced ones
+            made(_name(key))(_symbolic(function, key))
+        elif callable(function):
+            made(_name(key))(traced(function, key))
+        else:
+            raise OptionError(f"custom_translation_table: the value of {key} is {function!r}; it must be a function")
     return made
 
 

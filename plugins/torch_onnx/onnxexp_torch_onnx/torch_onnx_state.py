@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from onnxexp import DEFAULT_OPSET
+
 _HOMES = ("torch.onnx._internal.torchscript_exporter", "torch.onnx._internal", "torch.onnx")
 """The packages of torch's TorchScript exporter, the newest first."""
 _LOCK = threading.RLock()
@@ -37,6 +39,26 @@ def torch_opset(opset: int) -> Iterator[None]:
             yield
         finally:
             state._export_onnx_opset_version = before
+
+
+@contextlib.contextmanager
+def torch_export(opset: int | None) -> Iterator[None]:
+    """Set what torch.onnx's exporter sets during an export, for code that reads it.
+
+    None is the default opset of onnxexp.
+    """
+    module = _loaded("_globals")
+    if module is None:
+        yield
+        return
+    with torch_opset(opset or DEFAULT_OPSET):  # it locks
+        state = module.GLOBALS
+        before = state._in_onnx_export
+        state._in_onnx_export = True
+        try:
+            yield
+        finally:
+            state._in_onnx_export = before
 
 
 def from_torch() -> list[tuple[str, Callable[..., Any], int]]:

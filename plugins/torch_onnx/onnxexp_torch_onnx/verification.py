@@ -103,18 +103,9 @@ def verify(
         _, args, kwargs = with_quantized_parts(model, capture, args, kwargs)
         with quantized_as_parts(model, capture):
             expected = run_eager(program.eager, args, kwargs)
-        actual = _reference(program, args, kwargs) if options.backend is OnnxBackend.REFERENCE else program(*args, **kwargs)
+        run = program.call_reference if options.backend is OnnxBackend.REFERENCE else program
+        actual = program.signature.unflatten(run(*args, **kwargs), program.signature.flatten(args, kwargs))
         _check(pytree.tree_leaves(expected), pytree.tree_leaves(actual), options)
-
-
-def _reference(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Compute the results of onnx's reference evaluator."""
-    from onnx.reference import ReferenceEvaluator
-
-    leaves = program.signature.flatten(args, kwargs)
-    feeds = {name: torch.as_tensor(value).numpy() for name, value in program.signature.feeds(leaves).items()}
-    results = ReferenceEvaluator(program.model_proto).run(None, feeds)
-    return program.signature.unflatten([torch.as_tensor(result) for result in results], leaves)
 
 
 def _check(expected: list[Any], actual: list[Any], options: VerificationOptions) -> None:
