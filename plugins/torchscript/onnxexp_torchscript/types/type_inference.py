@@ -74,6 +74,7 @@ class TypeInference:
         self.least: dict[sympy.Expr, int] = {}
         self.packed = PackedBatches()
         self._known: dict[Any, Any] = {}
+        self._symbolic_of: dict[sympy.Expr, SymbolicSize] = {}
         self._short_of: dict[sympy.Expr, Any] = {}
         self._long_of: dict[sympy.Symbol, sympy.Expr] = {}
         self._probe = SizeProbe(self.call, self.unbacked, self._long_of)
@@ -340,7 +341,12 @@ class TypeInference:
         return ScalarType(kind_of(fake)) if isinstance(fake, (bool, int, float, *NUMBERS)) else TensorType(None, None)
 
     def _provisional(self, dtype: torch.dtype, sizes: Sequence[Any]) -> TensorType:
-        return TensorType(dtype, tuple([size if isinstance(size, int) else SymbolicSize(str(size.node.expr)) for size in sizes]))
+        return TensorType(dtype, tuple([size if isinstance(size, int) else self._symbolic(size.node.expr) for size in sizes]))
+
+    def _symbolic(self, expr: sympy.Expr) -> SymbolicSize:
+        if expr not in self._symbolic_of:
+            self._symbolic_of[expr] = SymbolicSize(str(expr))
+        return self._symbolic_of[expr]
 
     def expanded(self, expr: sympy.Expr) -> sympy.Expr:
         """Replace the symbols of long size expressions."""
