@@ -176,7 +176,7 @@ class _Copier:
         if isinstance(value, types.FunctionType):
             if value.__module__ in _NOT_RUN:
                 return []
-            held = [value.__closure__, value.__defaults__, value.__kwdefaults__, vars(value)]
+            held = [each for each in (value.__closure__, value.__defaults__, value.__kwdefaults__, value.__dict__) if each]
             is_torchs = str(value.__globals__.get("__name__")).startswith("torch.")  # its globals are no module of a model
             return held if is_torchs else [*held, *self._globals(value, value.__code__)]
         if isinstance(value, torch.Tensor):
