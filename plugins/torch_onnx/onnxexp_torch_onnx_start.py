@@ -33,7 +33,7 @@ class _AfterTorch(MetaPathFinder):
                 from onnxexp_torch_onnx import install
 
                 install()
-            except Exception as error:  # noqa: BLE001 - the program goes on with torch.onnx, whatever is wrong with the installation
+            except Exception as error:  # noqa: BLE001 - an installation that fails in any way leaves torch.onnx
                 warnings.warn(f"ONNXEXP_REPLACE_TORCH_ONNX is set, but onnxexp does not load: {error}", stacklevel=2)
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]

@@ -325,8 +325,20 @@ def test_a_module_and_a_command_are_run(tmp_path: Path) -> None:
     assert (finished.stdout.splitlines(), finished.returncode) == (["['x'] __main__", "onnxexp"], 2), finished.stderr
     finished = run("-m", "onnxexp_torch_onnx", "onnxexp", "--version")
     assert finished.stdout.strip() == f"onnxexp {onnxexp.__version__}" and finished.returncode == 0
-    finished = run("-m", "onnxexp_torch_onnx", "no-such-command")
+    (tmp_path / "no-such-command").write_text("raise SystemExit(0)")
+    words = [sys.executable, "-m", "onnxexp_torch_onnx", "no-such-command"]
+    finished = subprocess.run(words, cwd=tmp_path, check=False, capture_output=True, text=True)
     assert finished.returncode == 2 and "no script, module or command 'no-such-command'" in finished.stderr
+
+
+@pytest.mark.full
+def test_the_working_directory_is_no_place_for_imports(tmp_path: Path) -> None:
+    (tmp_path / "onnx.py").write_text("raise SystemExit(7)")
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "export.py").write_text(SCRIPT)
+    words = [sys.executable, "-m", "onnxexp", "run", "--", "scripts/export.py"]
+    finished = subprocess.run(words, cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert (finished.stdout.splitlines()[-1:], finished.returncode) == (["onnxexp"], 1), finished.stderr
 
 
 def test_the_environment_variable() -> None:

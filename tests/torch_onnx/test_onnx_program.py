@@ -73,11 +73,27 @@ def test_saving_weights_in_the_file_and_among_the_inputs(tmp_path: Path, include
 def test_other_weights() -> None:
     _, program = exported()
     other = Two()
-    with pytest.warns(OnnxExporterWarning, match=r"no initializer linear\.other"):
+    with pytest.warns(OnnxExporterWarning, match=r"the graph lacks linear\.other, which stays as it is"):
         program.apply_weights({**other.state_dict(), "linear.other": X})
     torch.testing.assert_close(program(X)[0], other(X)["hidden"])
     with pytest.raises(OptionError, match=r"apply_weights: shift is FLOAT of shape \[5\] in the graph, and FLOAT of \[4\]"):
         program.apply_weights({"shift": torch.ones(4)})
+
+
+def test_weights_that_the_export_has_computed_are_named() -> None:
+    class Twice(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(4, 4))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x @ self.weight.t() + self.weight.sum(0)
+
+    program = onnx_exporter.export(Twice(), (X,))
+    computed = [name for name in program.model.graph.initializers if name != "weight"]
+    with pytest.warns(OnnxExporterWarning, match="computed from the old weights .*which stays as it is") as caught:
+        program.apply_weights(Twice().state_dict())
+    assert computed and any(computed[0] in str(each.message) for each in caught)
 
 
 def test_the_session() -> None:

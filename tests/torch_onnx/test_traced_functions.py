@@ -15,21 +15,13 @@ from onnxscript.onnx_opset import opset18 as op
 import onnxexp
 import onnxexp_torch_onnx as onnx_exporter
 from onnxexp_torch_onnx.errors import OnnxExporterWarning
+from tests.core.test_restricted_calls import Model
 
 X = torch.randn(3, 4)
 
 
-class Call(torch.nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.function(x)
-
-
 def exported(function: Callable[..., Any], table: dict[Any, Any], x: torch.Tensor = X, **options: Any) -> Any:
-    return onnx_exporter.export(Call(function), (x,), custom_translation_table=table, **options)
+    return onnx_exporter.export(Model(function), (x,), custom_translation_table=table, **options)
 
 
 def bincount(self: Any, weights: Any = None, minlength: int = 0) -> Any:
@@ -69,6 +61,14 @@ def test_python_operators_and_several_results() -> None:
 
     program = exported(lambda x: x.unbind(0), {torch.ops.aten.unbind.int: unbind})
     torch.testing.assert_close(program(X), X.unbind(0))
+
+
+def test_the_contents_of_a_constant() -> None:
+    def fill(x: Any, mask: Any, value: Any) -> Any:
+        return op.Where(mask, op.Constant(value_float=float(value.const_value.numpy()) + 1), x)
+
+    program = exported(lambda x: x.masked_fill(x > 0, torch.tensor(0.5)), {torch.ops.aten.masked_fill.Tensor: fill})
+    torch.testing.assert_close(program(X), (X.masked_fill(X > 0, 1.5),))
 
 
 def test_functions_of_onnxscript_in_a_plain_one() -> None:

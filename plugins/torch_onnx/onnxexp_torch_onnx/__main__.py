@@ -37,7 +37,7 @@ def main(words: Sequence[str]) -> Any:
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
         return 0
     sys.argv = words
-    if Path(name).is_file():
+    if name.endswith(".py") or len(Path(name).parts) > 1:  # a file of the working directory is no command
         return _run_script(name)
     for point in entry_points(group="console_scripts", name=name):
         return point.load()()
@@ -64,5 +64,5 @@ def _is_python(path: Path) -> bool:
 
 
 if __name__ == "__main__":
-    sys.path.pop(0)  # Python put the working directory there, for -m
+    sys.path[:1] = [each for each in sys.path[:1] if each != os.getcwd()]  # Python put that there, for -m
     sys.exit(main(sys.argv[1:]))

@@ -170,53 +170,49 @@ def _imported(old: Any, new: Any) -> Iterator[_Replaced]:
             yield from (_Replaced(module, key, old, new) for key, value in list(vars(module).items()) if value is old)
 
 
-def _served(original: Any) -> Callable[..., Any]:
-    """Return torch.onnx.export on onnxexp; torch's own after `uninstall`."""
+def _serving(original: Any, run: Callable[[dict[str, Any]], Any]) -> Callable[..., Any]:
+    """Return a function that passes `run` its arguments by name.
+
+    After `uninstall`, it calls torch's own.
+    """
     function = own_export if original is _ABSENT else original
-    default = inspect.signature(function).parameters.get("dynamo")
-    dynamo = default is not None and default.default is True
 
     @functools.wraps(function)
     def export(*args: Any, **options: Any) -> Any:
         if not is_installed() and original is not _ABSENT:
             return original(*args, **options)
-        return serve(by_name(function, args, options), dynamo=dynamo)
+        return run(by_name(function, args, options))
 
+    return export
+
+
+def _served(original: Any) -> Callable[..., Any]:
+    """Return torch.onnx.export on onnxexp."""
+    function = own_export if original is _ABSENT else original
+    default = inspect.signature(function).parameters.get("dynamo")
+    export = _serving(original, functools.partial(serve, dynamo=default is not None and default.default is True))
     export.__signature__ = _with_own_parameters(function)  # type: ignore[attr-defined] # `inspect` reads it
     return export
 
 
 def _served_trace(original: Any) -> Callable[..., Any]:
     """Return torch.onnx.utils.export on onnxexp: ``dynamo=False``."""
-    function = own_export if original is _ABSENT else original
-
-    @functools.wraps(function)
-    def export(*args: Any, **options: Any) -> Any:
-        if not is_installed() and original is not _ABSENT:
-            return original(*args, **options)
-        return serve({**by_name(function, args, options), "dynamo": False}, dynamo=False)
-
-    return export
+    return _serving(original, lambda values: serve({**values, "dynamo": False}, dynamo=False))
 
 
 def _served_outputs(original: Any) -> Callable[..., Any]:
     """Return torch.onnx.utils._export on onnxexp, which returns the model's result."""
-    function = own_export if original is _ABSENT else original
 
-    @functools.wraps(function)
-    def _export(*args: Any, **options: Any) -> Any:
-        if not is_installed() and original is not _ABSENT:
-            return original(*args, **options)
-        values = {**by_name(function, args, options), "dynamo": False}
+    def run(values: dict[str, Any]) -> Any:
         file = values.pop("f", None)
-        program = serve(values, dynamo=False)
+        program = serve({**values, "dynamo": False}, dynamo=False)
         assert program is not None and program.eager is not None
         if file is not None:
             program.save(file, external_data=values.get("external_data"))
         given, kwargs = program.example
         return program.eager(*given, **kwargs)
 
-    return _export
+    return _serving(original, run)
 
 
 def _with_own_parameters(function: Callable[..., Any]) -> inspect.Signature:

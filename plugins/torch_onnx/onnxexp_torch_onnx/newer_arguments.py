@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from onnxexp import OnnxExporterError, warn
+from onnxexp.commands import OutputFile
 from onnxexp_torch_onnx.errors import OnnxExporterWarning
 from onnxexp_torch_onnx.onnx_program import ONNXProgram
 
@@ -42,18 +43,17 @@ class NewerArguments:
 
     def write(self, program: ONNXProgram) -> None:
         """Write the page and the captured program. A warning names what fails."""
-        if not (self.report or self.dump_exported_program):
-            return
-        folder = Path(self.artifacts_dir)
-        folder.mkdir(parents=True, exist_ok=True)
-        base = folder / time.strftime("onnx_export_%Y-%m-%d_%H-%M-%S")
+        base = Path(self.artifacts_dir) / time.strftime("onnx_export_%Y-%m-%d_%H-%M-%S")
         if self.report:
             try:
+                base.parent.mkdir(parents=True, exist_ok=True)
                 program.report(base.with_suffix(".html"))
-            except OnnxExporterError as error:
+            except (OnnxExporterError, OSError) as error:
                 warn(f"report=True writes no page: {error}", OnnxExporterWarning)
         if self.dump_exported_program:
             try:
-                torch.export.save(program.exported_program, base.with_suffix(".pt2"))
+                base.parent.mkdir(parents=True, exist_ok=True)
+                with OutputFile(base.with_suffix(".pt2")).open() as file:
+                    torch.export.save(program.exported_program, file)
             except Exception as error:  # noqa: BLE001 - torch.export passes on any exception of the model
-                warn(f"dump_exported_program=True writes no file: torch.export fails: {error}", OnnxExporterWarning)
+                warn(f"dump_exported_program=True writes no file: {error}", OnnxExporterWarning)

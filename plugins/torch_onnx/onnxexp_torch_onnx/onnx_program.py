@@ -21,10 +21,9 @@ from onnxexp_torch_onnx.errors import OnnxExporterWarning
 
 
 class ONNXProgram(onnxexp.ONNXProgram):
-    """An exported model, with what code for torch.onnx's class calls.
+    """An exported model with the methods of torch.onnx's class.
 
-    It differs from `onnxexp.ONNXProgram` in one way: a call returns the graph's outputs as a tuple, whatever the original's
-    result is nested in.
+    A call returns the graph's outputs as a flat tuple. `onnxexp.ONNXProgram` nests them as the original nests its result.
     """
 
     _original: Any
@@ -43,11 +42,13 @@ class ONNXProgram(onnxexp.ONNXProgram):
 
         Returns the outputs in the order of the graph, as tensors on the CPU. Raises what `onnxexp.ONNXProgram` raises.
         """
-        feeds = {**self.weights, **self.signature.feeds(self.signature.flatten(args, kwargs))}
-        if self._loaded_model is None:
-            self.initialize_inference_session()
-        assert self._loaded_model is not None
-        return tuple(self._loaded_model.run(feeds))
+        session = self._loaded_model
+        if session is None:
+            self._loaded_model = session = Session(self.model, self.prepare)
+        return tuple(session.run(self._feeds(args, kwargs)))
+
+    def _feeds(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self.weights, **self.signature.feeds(self.signature.flatten(args, kwargs))}
 
     @property
     def model(self) -> ir.Model:
@@ -64,8 +65,7 @@ class ONNXProgram(onnxexp.ONNXProgram):
 
     def call_reference(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Run the model as a call does, in onnx's reference evaluator."""
-        feeds = {**self.weights, **self.signature.feeds(self.signature.flatten(args, kwargs))}
-        arrays = {name: torch.as_tensor(feed).detach().numpy() for name, feed in feeds.items()}
+        arrays = {name: torch.as_tensor(feed).detach().numpy() for name, feed in self._feeds(args, kwargs).items()}
         outputs: Any = onnx.reference.ReferenceEvaluator(self.model_proto).run(None, arrays)
         return tuple(torch.as_tensor(output) for output in outputs)
 
@@ -143,11 +143,12 @@ class ONNXProgram(onnxexp.ONNXProgram):
     def apply_weights(self, state_dict: Mapping[str, torch.Tensor]) -> None:
         """Give the graph's initializers of these names other contents.
 
-        A warning names those that the graph does not have under that name: an export may transpose a weight or fold it. Raises
-        OptionError for a tensor of another shape or dtype.
+        An export may transpose a weight or fold it. Warnings name the tensors that the graph lacks, and the initializers that may
+        be computed from the old weights. Raises OptionError for a tensor of another shape or dtype.
         """
         weights = self.model.graph.initializers
         missing = [name for name in state_dict if name not in weights]
+        computed = [name for name, value in weights.items() if name not in state_dict and _may_be_computed(value)]
         for name in state_dict.keys() & weights.keys():
             made = TorchTensor(state_dict[name].detach())
             made.name = name
@@ -158,11 +159,10 @@ class ONNXProgram(onnxexp.ONNXProgram):
                     "among the weights; to fix this, export the model with these weights"
                 )
             weights[name].const_value = made
-        if missing:
-            text = (
-                f"the graph has no initializer {', '.join(missing)}. The entry has no effect; export the model with these weights"
-            )
-            warn(text, OnnxExporterWarning)
+        for problem, names in (("lacks", missing), ("may have computed from the old weights", computed)):
+            if names:
+                text = f"apply_weights: the graph {problem} {', '.join(names)}, which stays as it is"
+                warn(f"{text}. To fix this, export the model with these weights", OnnxExporterWarning)
         self.release()
 
     def initialize_inference_session(self, initializer: Callable[[str | bytes], Any] | None = None) -> None:
@@ -190,6 +190,12 @@ class ONNXProgram(onnxexp.ONNXProgram):
                 if value.shape is not None and not value.shape.is_static():
                     value.shape = ir.Shape([_renamed(size, names) for size in value.shape])
         self.release()
+
+
+def _may_be_computed(value: ir.Value) -> bool:
+    """Return whether an initializer is an array of floats, as a folded weight is."""
+    contents = value.const_value
+    return contents is not None and contents.dtype.is_floating_point() and contents.size > 1
 
 
 def _renamed(size: int | ir.SymbolicDim, names: Mapping[str, str]) -> int | ir.SymbolicDim:

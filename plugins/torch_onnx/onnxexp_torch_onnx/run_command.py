@@ -9,6 +9,9 @@ from typing import Any
 
 SUMMARY = "run a Python program with onnxexp in place of torch.onnx: `onnxexp run -- yolo export model=yolo11n.pt format=onnx`"
 
+_RUN = "import sys; sys.path.remove(''); from onnxexp_torch_onnx.__main__ import main; sys.exit(main(sys.argv[1:]))"
+"""The working directory is no place for imports: a file `onnx.py` in it would run."""
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
@@ -22,5 +25,5 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: Any, output: Any) -> int:
     """Run the program in a process of its own; return its exit status."""
-    status = subprocess.call([sys.executable, "-m", "onnxexp_torch_onnx", *options.words])
+    status = subprocess.call([sys.executable, "-c", _RUN, *options.words])
     return status if status >= 0 else 128 - status

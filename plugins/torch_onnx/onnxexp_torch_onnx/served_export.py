@@ -60,6 +60,7 @@ def serve(values: dict[str, Any], *, dynamo: bool) -> ONNXProgram | None:
 
 
 _OPTIONS = {"torch_registrations": True}
+"""Options that a call of torch.onnx cannot give, as torch has them."""
 _SAVED = {"export_params": True, "keep_initializers_as_inputs": False}
 """Arguments that torch's newer exporter applies to the file alone, with their defaults."""
 
@@ -126,7 +127,7 @@ def _with_fewer_names(options: dict[str, Any]) -> ONNXProgram:
 def _traced_if_need_be(options: dict[str, Any]) -> ONNXProgram:
     """Export; where a trace fixes what depends on a size, trace without the check.
 
-    That is what the caller asks for with ``dynamo=False``. A warning has the reason.
+    torch's tracer, which ``dynamo=False`` selects, exports such models too. A warning gives the reason.
     """
     try:
         return _with_fewer_names(options)
@@ -144,6 +145,14 @@ def _name_axes(program: ONNXProgram, shapes: Any) -> None:
     """Name the axes of an ExportedProgram as `dynamic_shapes` does."""
     inputs = program.model.graph.inputs
     entries = list(shapes.values()) if isinstance(shapes, Mapping) else list(shapes)
+    if len(entries) != len(inputs) or any(
+        isinstance(each, Mapping) and not all(type(key) is int for key in each) for each in entries
+    ):
+        warn(
+            "dynamic_shapes of an ExportedProgram has no effect: it needs one entry for each input of the graph",
+            OnnxExporterWarning,
+        )
+        return
     names: dict[Any, str] = {}
     for value, axes in zip(inputs, entries, strict=False):
         for axis, given in axes.items() if isinstance(axes, Mapping) else enumerate(axes or ()):

@@ -11,11 +11,11 @@ import onnx_ir as ir
 import torch
 
 from onnxexp import Builder, OptionError, Tensor
-from onnxexp.rewriting import onnx_dtype
+from onnxexp.rewriting import TorchTensor, onnx_dtype
 from onnxexp.torch_ops import schemas
 
 _OPERATORS = {
-    "add": "Add", "and": "And", "eq": "Equal", "floordiv": "Div", "ge": "GreaterOrEqual", "gt": "Greater", "le": "LessOrEqual",
+    "add": "Add", "and": "And", "eq": "Equal", "ge": "GreaterOrEqual", "gt": "Greater", "le": "LessOrEqual",
     "lt": "Less", "matmul": "MatMul", "mod": "Mod", "mul": "Mul", "or": "Or", "pow": "Pow", "sub": "Sub", "truediv": "Div",
 }  # fmt: skip
 """Python's operators on values, with ONNX's."""
@@ -61,8 +61,9 @@ class TracedValue:
     @property
     def const_value(self) -> Any:
         """The contents of a constant, with ``numpy()``; None for any other value."""
-        known = self._op.is_static(self.tensor)
-        return ir.tensor(np.asarray(self._op.static(self.tensor))) if known else None
+        if not self._op.is_static(self.tensor):
+            return None
+        return TorchTensor(torch.as_tensor(self._op.static(self.tensor), dtype=self.tensor.dtype))
 
     def __neg__(self) -> Any:
         return _wrapped(self._op, self._op.call("", "Neg", self.tensor))
