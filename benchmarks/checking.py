@@ -66,7 +66,7 @@ def _figures(name: str) -> dict[str, float]:
             export, program = _timed(lambda: onnxexp.export(model, inputs, file, dynamic_shapes=case.axes))
             eager, _ = _timed(lambda: _eager(model, inputs))
             run, _ = _timed(lambda program=program: program(*inputs))
-            find, (report, memory) = _timed(lambda program=program: growth(lambda: program.find_mismatch(chunk_bytes=CHUNK)))
+            (find, report), memory = growth(lambda program=program: _timed(lambda: program.find_mismatch(chunk_bytes=CHUNK)))
             located, fault = _timed(faulty.find_mismatch)
             if not report.ok or fault.first is None or fault.first.op.split(".")[0] != f"aten::{NAMES[name]}":
                 raise SystemExit(f"{name}: {report}\n{fault}")

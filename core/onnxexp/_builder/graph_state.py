@@ -7,7 +7,8 @@ import dataclasses
 import re
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import onnx_ir as ir
 import torch
@@ -34,33 +35,42 @@ class Scope:
     nodes: list[ir.Node] = dataclasses.field(default_factory=list)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Provenance:
+class Provenance(NamedTuple):
     """The names and metadata of the ONNX nodes that a captured node lowers to."""
 
     node_prefix: str = ""
     value_base: str = ""
-    metadata: Mapping[str, str] = dataclasses.field(default_factory=lambda: {"onnxexp.plugin": "core"})
+    captured: Mapping[str, str] = MappingProxyType({})
+    plugin: str = "core"
+    symbolic: str = ""
 
     @classmethod
     def of(cls, node: Node) -> Provenance:
         """Return the provenance of one captured node."""
         where = node.where
         base = node.outputs[0].name if node.outputs else node.op
-        metadata = {"onnxexp.op": node.op, "onnxexp.node": base}
+        captured = {"onnxexp.op": node.op, "onnxexp.node": base}
         if where.scope:
-            metadata["onnxexp.scope"] = where.scope
+            captured["onnxexp.scope"] = where.scope
         if where.module:
-            metadata["onnxexp.module"] = where.module
+            captured["onnxexp.module"] = where.module
         if where.file:
             file = where.file.replace("\\", "/").rsplit("/", 1)[-1]
-            metadata["onnxexp.source"] = f"{file}:{where.line}"
-        return cls(f"{where.scope}/" if where.scope else "", base, metadata)
+            captured["onnxexp.source"] = f"{file}:{where.line}"
+        return cls(f"{where.scope}/" if where.scope else "", base, captured, "")
 
     def lowered_by(self, plugin: str, symbolic: str) -> Provenance:
         """Return the provenance of the nodes that a plugin's symbolic makes."""
-        made = {"onnxexp.plugin": plugin, "onnxexp.symbolic": symbolic}
-        return Provenance(self.node_prefix, self.value_base, {**self.metadata, **made})
+        return Provenance(self.node_prefix, self.value_base, self.captured, plugin, symbolic)
+
+    def metadata(self) -> dict[str, str]:
+        """Return the metadata of a node."""
+        made = dict(self.captured)
+        if self.plugin:
+            made["onnxexp.plugin"] = self.plugin
+        if self.symbolic:
+            made["onnxexp.symbolic"] = self.symbolic
+        return made
 
 
 class GraphState:
@@ -125,7 +135,7 @@ class GraphState:
             attributes,
             outputs=outputs,
             name=self.node_names.unique(made_for.node_prefix + name),
-            metadata_props=dict(made_for.metadata),
+            metadata_props=made_for.metadata(),
         )
         self.scope.nodes.append(node)
         results = tuple(self._make_tensor(output, dtype) for output, dtype in zip(outputs, dtypes, strict=True))

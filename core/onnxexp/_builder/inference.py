@@ -19,6 +19,8 @@ from onnxexp._neutral_graph import Dim, TensorType, to_dim
 
 _DATA_LIMIT = 64
 """Elements up to which the inference gets the contents of a constant: target shapes, axes, …"""
+_READING_FLOATS = frozenset(["Range", "Resize", "Upsample"])
+"""The operators whose inference reads floating-point contents. For others, layers with other biases are one call."""
 
 
 def infer(state: GraphState, tensor: Tensor) -> None:
@@ -54,7 +56,8 @@ def _infer_node(state: GraphState, node: ir.Node) -> None:
     function = spec is None and node.op_identifier() in state.functions
     if (spec is None and not function) or any(each.type == ir.AttributeType.GRAPH for each in node.attributes.values()):
         return
-    inputs = tuple([None if value is None else _known(state, value) for value in node.inputs])
+    floats = node.op_type in _READING_FLOATS
+    inputs = tuple([None if value is None else _known(state, value, floats) for value in node.inputs])
     if _UNKNOWN in inputs:
         return
     attributes = tuple([ir.serde.serialize_attribute(attribute).SerializeToString() for attribute in node.attributes.values()])
@@ -189,11 +192,12 @@ def _through_functions(state: GraphState, call: _Call) -> tuple[_Found | None, .
     return call.found({each.name: each.type for each in inferred.graph.output if each.type.WhichOneof("value")})
 
 
-def _known(state: GraphState, value: ir.Value) -> _Input:
+def _known(state: GraphState, value: ir.Value, floats: bool) -> _Input:
+    """Describe an input; `floats` are floating-point contents that are read."""
     constant = value.const_value
     if isinstance(constant, TorchTensor):
-        small = constant.torch.numel() <= _DATA_LIMIT
-        contents = ir.serde.serialize_tensor(constant).SerializeToString() if small else b""
+        read = constant.torch.numel() <= _DATA_LIMIT and (floats or not constant.torch.is_floating_point())
+        contents = ir.serde.serialize_tensor(constant).SerializeToString() if read else b""
         return _Input(int(constant.dtype), tuple(constant.torch.shape), contents=contents)
     if (tensor := state.tensors.get(value)) is not None and tensor.known_dtype is not None:
         return _Input(int(onnx_dtype(tensor.known_dtype)), _texts(tensor.known_shape))

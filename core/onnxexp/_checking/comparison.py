@@ -242,7 +242,9 @@ def _values(
     default = _TOLERANCES.get(expected.dtype, (0.0, 0.0))
     rtol = default[0] if rtol is None else rtol
     atol = default[1] * max(1.0, errors.largest) if atol is None else atol
-    max_abs, max_rel = float(errors.error.max()), errors.max_rel()
+    max_abs, max_rel, snr = float(errors.error.max()), errors.max_rel(), errors.snr()
+    if errors.unequal is None and max_abs <= atol:  # most tensors: no need to look at each element
+        return Comparison(name, *types, "", max_abs, max_rel, snr)
     allowed = errors.magnitude.mul(rtol).add_(atol)
     if errors.unequal is None:
         off = errors.error > allowed
@@ -260,7 +262,7 @@ def _values(
             f"the worst, at {index}: expected {_number(expected, worst)}, got {_number(actual, worst)} "
             f"(max abs error {max_abs:.3g}, max rel error {max_rel:.3g}){_not_finite(expected, actual, errors)}"
         )
-    return Comparison(name, *types, problem, max_abs, max_rel, errors.snr())
+    return Comparison(name, *types, problem, max_abs, max_rel, snr)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -281,8 +283,10 @@ class _Errors:
 
     def max_rel(self) -> float:
         """Compute the largest relative error."""
-        relative = (self.error / self.magnitude).masked_fill_(self.error == 0, 0.0)
-        return float(relative.nan_to_num_(nan=torch.inf, posinf=torch.inf).max())
+        relative = self.error / self.magnitude
+        if self.unequal is None:  # only 0 / 0 is NaN
+            return float(relative.nan_to_num_(nan=0.0, posinf=torch.inf).max())
+        return float(relative.masked_fill_(self.error == 0, 0.0).nan_to_num_(nan=torch.inf, posinf=torch.inf).max())
 
     def snr(self) -> float:
         """Compute the power of the finite values over that of their errors, in dB."""
@@ -290,8 +294,14 @@ class _Errors:
         if self.unequal is not None:
             others = ~(self.magnitude.isfinite() & self.error.isfinite())
             parts = [each.masked_fill(others, 0.0) for each in parts]
-        signal, noise = (float(torch.linalg.vector_norm(each, dtype=torch.float64)) for each in parts)
+        signal, noise = map(_norm, parts)
         return math.inf if noise == 0 else -math.inf if signal == 0 else 20 * math.log10(signal / noise)
+
+
+def _norm(tensor: torch.Tensor) -> float:
+    """Compute the norm in float64, in parts: torch copies what it converts."""
+    parts = torch.split(tensor.reshape(-1), 1 << 16)
+    return math.hypot(*(float(torch.linalg.vector_norm(part, dtype=torch.float64)) for part in parts))
 
 
 def _errors(expected: torch.Tensor, actual: torch.Tensor) -> _Errors:

@@ -173,7 +173,7 @@ class Lowering:
         if resolution.results is not None:
             self._check(node, resolution)
             self._note(node, resolution.plugin)
-            self.symbolics[node] = self._state.provenance.metadata.get("onnxexp.symbolic", "")
+            self.symbolics[node] = self._state.provenance.symbolic
             return resolution.results
         if (graph := self._decompose(node)) is not None:
             self.decompositions[node] = graph

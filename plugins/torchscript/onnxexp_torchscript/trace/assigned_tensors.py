@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -18,21 +18,21 @@ _CONTAINERS = frozenset([OrderedDict, dict, list, set, tuple])
 
 
 @contextlib.contextmanager
-def assigned_tensors(model: torch.nn.Module, names: set[str]) -> Iterator[None]:
+def assigned_tensors(modules: Mapping[str, torch.nn.Module], names: set[str]) -> Iterator[None]:
     """Add to `names` the attributes, ``self.block.state[0]``, that get another tensor.
 
-    Elements of dicts, lists and tuples are included. torch's `_detect_attribute_assignment` finds the same, and copies every
-    attribute as a pytree for it: 2 % of a small traced export.
+    `modules` are a model's by path, which may get others. Elements of dicts, lists and tuples are included. torch's
+    `_detect_attribute_assignment` finds the same, and copies every attribute as a pytree for it: 2 % of a small traced export.
     """
-    before = dict(_tensors(model))
+    before = dict(_tensors(modules.items()))
     try:
         yield
     finally:
-        names.update(name for name, tensor in _tensors(model) if before.get(name) is not tensor)
+        names.update(name for name, tensor in _tensors(modules[""].named_modules()) if before.get(name) is not tensor)
 
 
-def _tensors(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    for path, module in model.named_modules():
+def _tensors(modules: Iterable[tuple[str, torch.nn.Module]]) -> Iterator[tuple[str, torch.Tensor]]:
+    for path, module in modules:
         prefix = f"self.{path}." if path else "self."
         for name, value in vars(module).items():
             kind = type(value)

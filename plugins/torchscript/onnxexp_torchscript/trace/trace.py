@@ -146,8 +146,8 @@ class _Flat:
         branches: The recorded branches, whose conditions are outputs, too.
     """
 
-    def __init__(self, model: torch.nn.Module, example: list[Any], leaves: list[int], in_spec: pytree.TreeSpec) -> None:
-        self.model = model
+    def __init__(self, parts: _ModelTensors, example: list[Any], leaves: list[int], in_spec: pytree.TreeSpec) -> None:
+        self.model, self._modules = parts.model, parts.modules.values()
         self.example = example
         self.leaves = leaves
         self.in_spec = in_spec
@@ -160,7 +160,7 @@ class _Flat:
         for index, tensor in zip(self.leaves, tensors, strict=False):
             flat[index] = tensor
         args, kwargs = pytree.tree_unflatten(flat, self.in_spec)
-        attributes = {id(each) for part in self.model.modules() for each in vars(part).values() if isinstance(each, torch.Tensor)}
+        attributes = {id(each) for part in self._modules for each in vars(part).values() if isinstance(each, torch.Tensor)}
         result = self.model(*args, **kwargs)
         graph = torch._C._get_tracing_state().graph()
         fit(graph)
@@ -211,7 +211,7 @@ def trace(
     random = RandomState()
 
     def traced(example: list[Any], noted: _Noted, replaced: Replacements = ()) -> Trace:
-        flat = _Flat(private, example, leaves, in_spec)
+        flat = _Flat(parts, example, leaves, in_spec)
         branches = recorded_branches(flat.branches) if branching else ()
         # in this order: the test of a branch calls the function that `replaced` may have put there
         return _traced(flat, parts, functions, noted, itertools.chain(replaced, conversions, branches))
@@ -262,8 +262,8 @@ def _traced(flat: _Flat, parts: _ModelTensors, functions: list[Any], noted: _Not
             replace_attributes(replaced),
             immutable_sizes(),
             restored_state(flat.model),
-            assigned_tensors(flat.model, noted.assigned),
-            restored_parameters(flat.model),
+            assigned_tensors(parts.modules, noted.assigned),
+            restored_parameters(parts.state),
         ):
             warnings.simplefilter("always")
             graph, module = _run(flat, parts)

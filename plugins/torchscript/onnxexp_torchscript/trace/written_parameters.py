@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import torch
 
@@ -11,8 +11,8 @@ from onnxexp import CaptureError
 
 
 @contextlib.contextmanager
-def restored_parameters(model: torch.nn.Module) -> Iterator[None]:
-    """Undo the writes of a trace into the model's parameters.
+def restored_parameters(state: Mapping[str, torch.Tensor]) -> Iterator[None]:
+    """Undo the writes of a trace into the parameters among a model's tensors.
 
     torch copies the memory of a lazy clone at the first write, so that parameters that are only read are not copied: for
     BERT-base, the clones take 1 ms. A dispatch mode, which could see the writes, must not be active: the tracer records the
@@ -20,7 +20,8 @@ def restored_parameters(model: torch.nn.Module) -> Iterator[None]:
 
     Raises CaptureError for a write into memory that torch cannot clone lazily, such as that of a mapped file.
     """
-    named = [(name, each) for name, each in model.named_parameters() if torch._C._has_storage(each) and not each.is_inference()]
+    parameters = [(name, each) for name, each in state.items() if isinstance(each, torch.nn.Parameter)]
+    named = [(name, each) for name, each in parameters if torch._C._has_storage(each) and not each.is_inference()]
     kept = [(name, parameter, parameter._version, _lazy_clone(parameter)) for name, parameter in named]
     lost = []
     try:
