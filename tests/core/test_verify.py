@@ -87,6 +87,19 @@ def test_error_lists_every_differing_output() -> None:
     assert "  fine: float32[1], max abs error 0, max rel error 0" in str(report)
 
 
+@pytest.mark.parametrize(
+    ("expected", "actual", "max_rel"), [((0, 2), (0, 2), 0.0), ((0, 2), (0, 3), 0.5), ((0, 2), (1, 2), math.inf)]
+)
+def test_the_relative_error_of_zero_is_zero_or_infinite(expected: Any, actual: Any, max_rel: float) -> None:
+    assert compare(numbers(*expected), numbers(*actual), ["x"]).max_rel == max_rel
+
+
+def test_the_signal_to_noise_ratio_of_a_large_tensor() -> None:
+    expected = torch.full((3, 100_000), 1e30)
+    (output,) = compare(expected, expected * (1 + 1e-3), ["x"]).outputs
+    assert abs(output.snr - 60) < 0.1
+
+
 def test_other_structure() -> None:
     with pytest.raises(VerificationError, match="returns 2 values at these inputs, the exported model 1"):
         compare((numbers(1), numbers(2)), numbers(1), ["y"])
