@@ -300,8 +300,11 @@ def _put_back(old: str, destination: str) -> bool:
 
 def _move_newer_files(old: str, new: str) -> None:
     """Move the user's files that the new folder lacks, or has in an older state."""
-    users, others = users_entries(old), set[str]()
-    _retry_if_replaced(new, lambda: others.update(users_entries(new)))
+    _retry_if_replaced(new, lambda: _move_each(old, new))  # another export may replace it meanwhile
+
+
+def _move_each(old: str, new: str) -> None:
+    users, others = users_entries(old), users_entries(new)
     for path in _files_below(old, users):
         relative = os.path.relpath(path, old)
         target = os.path.join(new, relative)
@@ -310,7 +313,8 @@ def _move_newer_files(old: str, new: str) -> None:
                 continue
             while os.path.lexists(target) and relative not in others and os.path.dirname(relative) == "":
                 target += ".yours"  # the export wrote a file of that name
-        os.makedirs(os.path.dirname(target), exist_ok=True)
+        if os.path.dirname(relative):
+            os.makedirs(os.path.dirname(target), exist_ok=True)
         os.replace(path, target)
 
 
