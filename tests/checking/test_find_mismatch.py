@@ -11,6 +11,8 @@ import pytest
 import torch
 
 import onnxexp
+from onnxexp._checking.exported import opener
+from onnxexp._checking.graph_comparison import Settings
 from onnxexp._checking.onnx_slices import SlicedRun
 from onnxexp._neutral_graph import SourceLocation
 from tests.checking import networks
@@ -29,6 +31,29 @@ def test_a_correct_model(make: Any, capture: str) -> None:
     assert f"largest error at %{report.worst.path}" in str(report) and "no node differs" in str(report)
     checked = sum(each.status == "ok" for each in report.nodes)
     assert checked >= 0.8 * len(report.nodes), str(report)
+
+
+class Gathering(torch.nn.Module):
+    """A model with a list of tensors."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows: list[torch.Tensor] = []
+        for index in range(x.shape[0]):
+            rows.append(x[index] * index)
+        return torch.stack(rows)
+
+
+def test_lists_are_compared_element_by_element() -> None:
+    program = onnxexp.export(Gathering(), (torch.rand(3, 2),), dynamic_shapes=({0: "n"},), capture="script")
+    report = program.find_mismatch(torch.rand(4, 2))
+    assert report.ok and not report.faults, str(report)
+    settings = Settings(opener("onnxruntime", lambda model, options: model))
+    ones = torch.ones(2)
+    assert not settings.compare("x", [], torch.tensor([], dtype=torch.int64)).problem
+    assert not settings.compare("x", [2, 3], torch.tensor([2, 3])).problem
+    assert settings.compare("x", [2, 3], torch.tensor([2, 4])).name == "x[1]"
+    assert settings.compare("x", [ones, ones], [ones, ones * 2]).name == "x[1]"
+    assert settings.compare("x", [ones], [ones, ones]).problem == "expected 1 values, got 2"
 
 
 def test_errors_along_the_graph() -> None:

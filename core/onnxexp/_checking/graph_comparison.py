@@ -9,6 +9,7 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
+from torch.utils import _pytree as pytree
 
 from onnxexp._checking.comparison import Comparison, Tolerances, compare, type_name
 from onnxexp._checking.counterparts import Counterparts, as_captured
@@ -36,8 +37,16 @@ class Settings:
     keep_values: bool = False
 
     def compare(self, name: str, expected: Any, actual: Any) -> Comparison:
-        """Compare one value."""
-        return compare([expected], [actual], [name], rtol=self.rtol, atol=self.atol, tolerances=self.tolerances).outputs[0]
+        """Compare one value; of a list, return the comparison of the worst element."""
+        if isinstance(actual, torch.Tensor) and isinstance(expected, (list, tuple)):  # ONNX has a tensor for a list of numbers
+            actual = [actual] if pytree.tree_any(lambda one: isinstance(one, torch.Tensor), expected) else actual.tolist()
+        wanted, got = pytree.tree_leaves(expected), pytree.tree_leaves(actual)
+        if len(wanted) != len(got):
+            problem = f"expected {len(wanted)} values, got {len(got)}"
+            return Comparison(name, type_name(expected), type_name(actual), problem)
+        names = [name] if not isinstance(expected, (list, tuple)) else [f"{name}[{index}]" for index in range(len(wanted))]
+        report = compare(wanted, got, names, rtol=self.rtol, atol=self.atol, tolerances=self.tolerances)
+        return _worst(report.outputs) or Comparison(name, type_name(expected), type_name(actual))
 
 
 @dataclasses.dataclass
