@@ -17,6 +17,7 @@ from onnxexp._decompose import node_decomposer as decompose
 from onnxexp._decompose.node_decomposer import Decomposer
 from onnxexp._neutral_graph import Graph, Node, ScalarType, TensorType, Value
 from onnxexp._request.dynamic_shapes import read_dynamic
+from onnxexp._request.export_context import ExportContext
 from onnxexp._request.options import Options
 from onnxexp._torch_export import frontend
 from tests.core.tiny import export
@@ -172,7 +173,7 @@ def dynamic(fn: Any, *args: torch.Tensor) -> Any:
     """Capture a function, with the first axis of every input called ``batch``."""
     model = Function(fn) if len(args) == 1 else fn
     spec = read_dynamic(model.forward, args, {}, dynamic_shapes=[{0: "batch"} for _ in args])
-    return frontend.capture(model, args, {}, spec, Options(20))
+    return frontend.capture(model, args, {}, spec, Options(20), ExportContext(Options(20)))
 
 
 def test_symbolic_sizes_stay() -> None:

@@ -18,8 +18,9 @@ from onnxexp._capture.source_lines import metadata_location, record_user_lines
 from onnxexp._capture.torch_state import torch_mode
 from onnxexp._neutral_graph import Graph, SourceLocation
 from onnxexp._request.dynamic_shapes import read_dynamic
+from onnxexp._request.export_context import ExportContext
 from onnxexp._request.module_and_forward import as_module
-from onnxexp._request.training_mode import TrainingMode
+from onnxexp._request.options import Options
 from onnxexp._torch_export import frontend
 
 MESSAGES = """
@@ -62,6 +63,7 @@ for i in range(x):
 """
 HERE = str(Path(__file__).resolve())
 X = torch.randn(3, 4)
+CONTEXT = ExportContext(Options(opset=20))
 STRATEGIES = pytest.mark.parametrize("strict", [False, True], ids=["non-strict", "strict"])
 
 
@@ -69,10 +71,10 @@ def graph_of(model: Any, *args: Any, strict: bool = False, names: Any = None) ->
     module = as_module(model)
     spec = read_dynamic(module.forward, args or (X,), {}, dynamic_shapes=names or [{0: "batch"}])
     if not strict:
-        program = frontend.export_program(module, args or (X,), {}, spec, TrainingMode.EVAL)
+        program = frontend.export_program(module, args or (X,), {}, spec, CONTEXT)
         return frontend.from_exported(program, spec).graph
     with torch_mode():
-        return frontend.from_exported(frontend._export(module, args or (X,), {}, spec, True), spec).graph
+        return frontend.from_exported(frontend._export(module, args or (X,), {}, spec, CONTEXT, True), spec).graph
 
 
 def places(graph: Graph) -> dict[str, SourceLocation]:

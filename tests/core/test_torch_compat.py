@@ -14,7 +14,7 @@ from onnxexp._torch_compat import NEWEST_TESTED, untested_torch
 from tests.core import tiny
 
 ROOT = Path(__file__).resolve().parents[2]
-MAY_NAME_TORCHSCRIPT = {"_torch_compat.py", "model_target.py", "mode.py", "replaced_functions.py", "tracing_switch.py"}
+MAY_NAME_TORCHSCRIPT = {"_torch_compat.py", "model_target.py", "tracing_switch.py"}
 """The classes; the command that loads a file; what a trace replaces where torch.jit is; a switch of transformers."""
 
 

@@ -107,12 +107,15 @@ def warn_once_if_untested() -> None:
 
 def _captured(plugins: Plugins, options: Options, call: Mapping[str, Any]) -> tuple[CapturedProgram, CaptureError | None]:
     """Capture a model, and return torch.export's refusal too if the model was traced."""
+    redirections: list[Any] = call["context"].redirections
+    before = len(redirections)
     try:
         return _first(plugins, options, call), None
     except CaptureRefused as error:
         refused = CaptureError(str(error))
         if options.capture != "auto":
             raise refused from None
+        del redirections[before:]  # each capture adds its own
         return _traced(plugins, options, call, refused), refused
 
 

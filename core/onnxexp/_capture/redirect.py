@@ -1,4 +1,4 @@
-"""Redirect calls of torch's functions while torch.export runs a model's forward.
+"""Redirect calls of torch's functions while a capture runs a model's forward.
 
 A mode for functions belongs to its thread, and other threads see torch as it is. Dynamo, which captures in strict mode and the
 branches of ``torch.cond``, gets replaced attributes instead: it traces a mode as part of the model.
@@ -43,40 +43,61 @@ class Redirect(TorchFunctionMode):
 
     A mode is off while it handles a call. To see the calls that torch's own Python functions make, such as that of attention in
     ``multi_head_attention_forward``, it runs a copy of those functions that does not look for modes, with the mode on.
+
+    Args:
+        table: The replacements by torch's function.
+        names: The names of functions: one of torch's Python functions is copied if it calls such a function. None copies all,
+            since the operators of Python call methods of tensors that no code names.
     """
 
-    def __init__(self, table: Mapping[Any, Replacement], names: frozenset[str]) -> None:
+    def __init__(self, table: Mapping[Any, Replacement], names: frozenset[str] | None) -> None:
         super().__init__()
         self._table = table
         self._traced = {function: _in_captures(function, instead) for function, instead in table.items()}
         self._names = names
         self._copies: dict[FunctionType, FunctionType] = {}
         self._globals: dict[int, dict[str, Any]] = {}
-        self._direct = False
+        self._direct: Any = None
+        self._running: list[FunctionType] = []
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         options = kwargs or {}
         if torch.compiler.is_dynamo_compiling():  # it traces this function, in a branch of torch.cond
             return self._traced.get(func, func)(*args, **options)
-        if self._direct:
-            self._direct = False
+        if func == self._direct:
+            self._direct = None
             return func(*args, **options)
         instead, classes = self._table.get(func), _classes(types)
-        copied = isinstance(func, FunctionType) and not classes and _calls_one_of(func, self._names)
+        # one that runs already calls itself, or a function in C++ that gives this one's name
+        copied = isinstance(func, FunctionType) and not classes and func not in self._running and self._is_copied(func)
         if instead is None and not copied and not classes:
             return func(*args, **options)
         run = functools.partial(self._call_classes, classes) if classes else self._call
-        original = self._without_checks(func) if copied else functools.partial(run, func)
+        original = functools.partial(self._run_copy, func) if copied else functools.partial(run, func)
         with self:
             return original(*args, **options) if instead is None else instead(original, *args, **options)
 
+    def _run_copy(self, func: FunctionType, *args: Any, **options: Any) -> Any:
+        """Run one of torch's Python functions without its tests for modes."""
+        self._running.append(func)
+        try:
+            return self._without_checks(func)(*args, **options)
+        finally:
+            self._running.pop()
+
+    def _is_copied(self, func: FunctionType) -> bool:
+        return _looks_for_modes(func) if self._names is None else _calls_one_of(func, self._names)
+
     def _call(self, func: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        """Call torch's function, also one that has a replacement."""
-        self._direct = True
+        """Call torch's function, also one that has a replacement.
+
+        torch may call others before, such as `torch.Tensor.__index__` of an argument.
+        """
+        before, self._direct = self._direct, func
         try:
             return func(*args, **options)
         finally:
-            self._direct = False
+            self._direct = before
 
     def _call_classes(self, classes: list[Any], func: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """Call a function as the classes of its tensors define it, which may call others."""
@@ -90,11 +111,13 @@ class Redirect(TorchFunctionMode):
         """Copy a function of torch that looks for modes into one that does not."""
         if func not in self._copies:
             names = self._globals.setdefault(id(func.__globals__), {**func.__globals__, **_CHECKS})
-            inner = (cell.cell_contents for cell in func.__closure__ or ())
-            closure = tuple(CellType(self._without_checks(each) if isinstance(each, FunctionType) else each) for each in inner)
+            closure = tuple(CellType() for _ in func.__closure__ or ())
             copy = FunctionType(func.__code__, names, func.__name__, func.__defaults__, closure)
             copy.__kwdefaults__ = func.__kwdefaults__
-            self._copies[func] = copy
+            self._copies[func] = copy  # before the cells: a function may refer to itself
+            for cell, original in zip(closure, func.__closure__ or (), strict=True):
+                inner = original.cell_contents
+                cell.cell_contents = self._without_checks(inner) if isinstance(inner, FunctionType) else inner
         return self._copies[func]
 
 
@@ -107,6 +130,20 @@ def _classes(types: Any) -> list[Any]:
         return []
     own = torch._C._disabled_torch_function_impl
     return [each for each in types if each is not torch.Tensor and each.__torch_function__ is not own]
+
+
+@functools.lru_cache(maxsize=4096)
+def _looks_for_modes(func: FunctionType) -> bool:
+    """Return whether a copy of a Python function can do without its tests for modes.
+
+    It can where the function, or one that it wraps, reads them as globals: `_CHECKS`.
+    """
+    wrapped = [each.cell_contents for each in func.__closure__ or ()]
+    return any(
+        name in _CHECKS and name in each.__globals__
+        for each in (func, *(one for one in wrapped if isinstance(one, FunctionType)))
+        for name in each.__code__.co_names
+    )
 
 
 @functools.lru_cache(maxsize=4096)
@@ -135,36 +172,54 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(each)
 
 
-@contextlib.contextmanager
 def redirected(
-    rows: Rows, model: torch.nn.Module | None, compositions: Mapping[Any, Callable[..., Any]] = MappingProxyType({})
-) -> Iterator[None]:
-    """Redirect torch's functions while torch.export captures a model.
+    rows: Rows,
+    model: torch.nn.Module | None = None,
+    *,
+    attributes: bool = False,
+    compositions: Mapping[Any, Callable[..., Any]] = MappingProxyType({}),
+) -> contextlib.AbstractContextManager[Any]:
+    """Redirect calls of torch's functions in this thread.
 
-    Only calls in this thread are redirected. For torch.export's strict mode, the attributes are replaced, and other threads call
-    wrappers that change nothing: Dynamo traces a mode for functions as part of the model.
+    Without `model`, all calls inside the `with` are redirected: for a frontend that runs a forward itself.
 
     Args:
         rows: What is replaced: the owner, such as `torch.Tensor`, the name, and a function that gets torch's function first, then
-            the arguments of the call. A name that the owner lacks is skipped.
-        model: The model that torch.export gets. None for its strict mode, and for functions that no mode sees, such as torch's
-            own helpers.
+            the arguments of the call. A name that the owner lacks is skipped. The later of two replacements of one function gets
+            the earlier in place of torch's function.
+        model: The model that torch.export gets. Calls in its forward and its hooks are redirected, in captures only.
+        attributes: Replace attributes, in captures of torch.export. For its strict mode, since Dynamo traces a mode for functions
+            as part of the model, and for functions that no mode sees, such as torch's own helpers. Other threads call wrappers
+            that change nothing.
         compositions: Functions by torch's function, in the model's forward only. Each gets torch's function, the arguments as a
             tuple, and those by keyword as a dictionary. A replacement of the same function gets it as torch's function.
     """
-    # each by its name; torch 2.11 to 2.15 lack some
     found = [(owner, name, getattr(owner, name), instead) for owner, name, instead in rows if hasattr(owner, name)]
-    patches = [(owner, name, _in_captures(original, instead)) for owner, name, original, instead in found]
-    if model is None:
-        with replace_attributes(patches):
-            yield
-        return
-    table: dict[Any, Replacement] = {original: instead for _, _, original, instead in found}
+    table: dict[Any, Replacement] = {}
+    for original, instead in dict.fromkeys((original, instead) for _, _, original, instead in found):  # one may have many places
+        table[original] = functools.partial(_chained, table[original], instead) if original in table else instead
+    if not attributes and model is None:
+        return Redirect(table, None)
+    patches = {(owner, name): _in_captures(original, table[original]) for owner, name, original, _ in found}
+    rows = [(owner, name, function) for (owner, name), function in patches.items()]
+    if attributes or model is None:
+        return replace_attributes(rows)
     names = frozenset(function.__name__ for function in table)
     for function, composition in compositions.items():
         table[function] = functools.partial(_composed, table.get(function, _call), composition)
+    return _in_forward(model, Redirect(table, names), rows)
+
+
+def _chained(first: Replacement, second: Replacement, original: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """Call a replacement that gets another one in place of torch's function."""
+    return second(functools.partial(first, original), *args, **options)
+
+
+@contextlib.contextmanager
+def _in_forward(model: torch.nn.Module, mode: TorchFunctionMode, patches: Rows) -> Iterator[None]:
+    """Redirect the calls in a model's forward, by attributes in branches under Dynamo."""
     in_branches = (utils, "_set_compilation_env", _with_attributes(utils._set_compilation_env, patches))
-    with _in_call(model, Redirect(table, names)), replace_attributes([in_branches]):
+    with _in_call(model, mode), replace_attributes([in_branches]):
         yield
 
 

@@ -90,10 +90,11 @@ def capture_context(options: Options, context: ExportContext) -> AbstractContext
         Once per export, before the core flattens the example and the frontend captures the model.
     Parameters:
         options: The options of the export: opset, training mode, ….
-        context: The options again, `plugin_data`, and `dense_forms` for tensors that ONNX lacks.
+        context: The options again, `plugin_data`, `dense_forms` for tensors that ONNX lacks, and `redirect`, which replaces
+            functions of torch for the model's forward without an effect on other threads.
     Result:
-        A context manager that is entered before the capture and left after it, or None. It may patch torch: only one export
-        captures at a time. Classes of inputs and outputs may be registered with torch's pytree.
+        A context manager that is entered before the capture and left after it, or None. It may patch what `redirect` cannot: only
+        one export captures at a time. Classes of inputs and outputs may be registered with torch's pytree.
     First or all:
         All.
     Example:

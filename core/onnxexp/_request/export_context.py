@@ -29,6 +29,8 @@ class ExportContext:
             Each takes a tensor and the name of the input, "" for a result of the original, and returns a form or None. A form
             makes such a tensor dense. It gets the example, and that argument of each call of the program.
         input_forms: The forms of the inputs, by the index of the leaf.
+        redirections: The replacements of torch's functions, see `redirect`. A frontend that runs the model's forward itself
+            passes them to `onnxexp.frontends.redirected`.
     """
 
     options: Options
@@ -36,6 +38,20 @@ class ExportContext:
     restrictions: dict[str, Callable[[Sequence[Any]], bool]] = dataclasses.field(default_factory=dict)
     dense_forms: list[Callable[[torch.Tensor, str], Form | None]] = dataclasses.field(default_factory=list)
     input_forms: dict[int, Form] = dataclasses.field(default_factory=dict)
+    redirections: list[tuple[Any, str, Callable[..., Any]]] = dataclasses.field(default_factory=list)
+
+    def redirect(self, owner: Any, name: str, replacement: Callable[..., Any]) -> None:
+        """Redirect a function of torch while a capture runs the model's forward.
+
+        Only calls of this thread are redirected. Call it in `capture_context`, or in `capture` before another frontend's.
+
+        Args:
+            owner: The owner of the function, such as `torch` or `torch.Tensor`. Other places of the same function count, too.
+            name: The name of the function. It has no effect where this version of torch lacks the function.
+            replacement: A function that gets torch's function, then the arguments of the call. Of two replacements of one
+                function, the later gets the earlier in place of torch's function.
+        """
+        self.redirections.append((owner, name, replacement))
 
     def form(self, tensor: torch.Tensor, name: str) -> Form | None:
         """Return the form that the first plugin has for a tensor."""

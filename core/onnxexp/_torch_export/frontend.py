@@ -18,6 +18,7 @@ from onnxexp._capture.example_inputs import adapted_inputs, describe_enlargement
 from onnxexp._capture.fitting_examples import fitting_example
 from onnxexp._capture.kept_tensors import assigned_attributes, warn_of_kept_tensors
 from onnxexp._capture.preserved_model import preserved_model
+from onnxexp._capture.redirect import redirected
 from onnxexp._capture.restored_state import restored_state
 from onnxexp._capture.source_lines import model_error, record_user_lines
 from onnxexp._capture.torch_state import model_mode, silence_torch_export, torch_mode, unwind_functorch
@@ -26,10 +27,10 @@ from onnxexp._errors import CaptureError
 from onnxexp._neutral_graph import Dim, TensorType, Value
 from onnxexp._plugins.hookspecs import hookimpl
 from onnxexp._request.dynamic_shapes import DynamicSpec
+from onnxexp._request.export_context import ExportContext
 from onnxexp._request.module_and_forward import is_scripted
 from onnxexp._request.options import Options
 from onnxexp._request.pytree_leaves import register_containers
-from onnxexp._request.training_mode import TrainingMode
 from onnxexp._symbolic_size import SymbolicSize
 from onnxexp._torch_export.autocast_regions import resolve_autocast
 from onnxexp._torch_export.export_errors import branches_on_values, explain
@@ -50,7 +51,12 @@ class _ModelRefuses(_RefusedAtAllSizes):
 
 @hookimpl
 def capture(
-    model: torch.nn.Module | ExportedProgram, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, options: Options
+    model: torch.nn.Module | ExportedProgram,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    spec: DynamicSpec,
+    options: Options,
+    context: ExportContext,
 ) -> CapturedProgram | None:
     """Capture a model through torch.export.
 
@@ -64,7 +70,7 @@ def capture(
         return from_exported(model, spec)
     if options.capture not in ("auto", "export") or is_scripted(model):
         return None
-    return from_exported(export_program(model, args, kwargs, spec, options.training), spec)
+    return from_exported(export_program(model, args, kwargs, spec, context), spec)
 
 
 def from_exported(program: ExportedProgram, spec: DynamicSpec) -> CapturedProgram:
@@ -103,7 +109,7 @@ def from_exported(program: ExportedProgram, spec: DynamicSpec) -> CapturedProgra
 
 
 def export_program(
-    model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, training: TrainingMode
+    model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, context: ExportContext
 ) -> ExportedProgram:
     """Run torch.export on a model, at sizes that the model accepts.
 
@@ -113,23 +119,23 @@ def export_program(
     """
 
     def run(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        with torch_mode(), model_mode(model.modules(), training):
+        with torch_mode(), model_mode(model.modules(), context.options.training):
             _run(model, args, kwargs)
 
     try:
-        program = _export_larger(model, args, kwargs, spec, training)
+        program = _export_larger(model, args, kwargs, spec, context)
     except _ModelRefuses:
         fitting = fitting_example(run, args, kwargs, spec)
         if fitting is None:
             raise
-        program = _export_larger(model, *fitting, spec, training)
+        program = _export_larger(model, *fitting, spec, context)
     if reason := frozen_sizes(program, spec):
         raise CaptureRefused(f"the model could not be captured:\n  torch.export: {reason}")
     return program
 
 
 def _export_larger(
-    model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, training: TrainingMode
+    model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, context: ExportContext
 ) -> ExportedProgram:
     """Run torch.export on a model, and on a larger example if `larger_sizes` has one.
 
@@ -139,17 +145,17 @@ def _export_larger(
         CaptureRefused, CaptureError: See `_export_example`.
     """
     try:
-        program = _export_example(model, args, kwargs, spec, training)
+        program = _export_example(model, args, kwargs, spec, context)
     except CaptureRefused as refused:
         again = [] if isinstance(refused, _RefusedAtAllSizes) else list(other_examples(args, kwargs, spec))[-1:]
         for _, larger, larger_kwargs in again:
             with contextlib.suppress(CaptureError):
-                program = _export_example(model, larger, larger_kwargs, spec, training)
-                found = _export_at_larger_sizes(program, model, larger, larger_kwargs, spec, training)
+                program = _export_example(model, larger, larger_kwargs, spec, context)
+                found = _export_at_larger_sizes(program, model, larger, larger_kwargs, spec, context)
                 if found is not None or holds_at_example(program, spec):
                     return found or program
         raise
-    return _export_at_larger_sizes(program, model, args, kwargs, spec, training) or program
+    return _export_at_larger_sizes(program, model, args, kwargs, spec, context) or program
 
 
 def _export_at_larger_sizes(
@@ -158,7 +164,7 @@ def _export_at_larger_sizes(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     spec: DynamicSpec,
-    training: TrainingMode,
+    context: ExportContext,
 ) -> ExportedProgram | None:
     """Run torch.export at the sizes that `larger_sizes` finds for a program.
 
@@ -166,13 +172,13 @@ def _export_at_larger_sizes(
     """
     if sizes := larger_sizes(program, spec):
         with contextlib.suppress(CaptureError):
-            again = _export_example(model, *with_sizes(args, kwargs, sizes), spec, training)
+            again = _export_example(model, *with_sizes(args, kwargs, sizes), spec, context)
             return again if holds_at_example(again, spec) else None
     return None
 
 
 def _export_example(
-    model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, training: TrainingMode
+    model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, context: ExportContext
 ) -> ExportedProgram:
     """Run torch.export on a model, non-strict, then strict.
 
@@ -184,14 +190,14 @@ def _export_example(
     error_class: type[CaptureError] = CaptureRefused
     with (
         torch_mode(),
-        model_mode(model.modules(), training),
+        model_mode(model.modules(), context.options.training),
         adapted_inputs(model, args, kwargs, spec) as (example, example_kwargs),
     ):
         attempts, failure = [False, True], None
         while attempts:
             strict, before, failure = attempts[0], failure, None
             try:
-                program = _export(model, example, example_kwargs, spec, strict)
+                program = _export(model, example, example_kwargs, spec, context, strict)
                 reason = fixed_numbers(program, spec)
                 if not reason:
                     return program
@@ -212,7 +218,10 @@ def _export_example(
     raise error_class(f"the model could not be captured:\n{lines}") from None
 
 
-def _export(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, strict: bool) -> ExportedProgram:
+def _export(
+    model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, context: ExportContext, strict: bool
+) -> ExportedProgram:
+    rows = context.redirections
     with (
         restored_state(model, buffers=False),  # also before the program is read: constants share their memory with the model
         unwind_functorch(),
@@ -220,6 +229,7 @@ def _export(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, s
         record_user_lines(),
         record_guard_sources(),
         exact_reshape_sizes(),
+        redirected(rows, model, attributes=strict) if rows else contextlib.nullcontext(),
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always")  # most of them concern torch's internals only

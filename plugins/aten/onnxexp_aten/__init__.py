@@ -10,7 +10,7 @@ import onnx_ir as ir
 import onnxexp
 from onnxexp.frontends import DynamicSpec
 from onnxexp.graph import Node
-from onnxexp_aten.capture.export_patches import keep_operators_whole
+from onnxexp_aten.capture.export_patches import keep_operators_whole, redirect_traced
 from onnxexp_aten.complex.complex_lowering import lower_complex
 from onnxexp_aten.passes.allow_zero_sizes import AllowZeroSizes
 from onnxexp_aten.passes.bfloat16_kernels import WarnOfBfloat16
@@ -39,10 +39,15 @@ class Aten:
         """Keep recurrent layers and data-dependent operators whole, and sizes symbolic."""
         return keep_operators_whole()
 
-    @onnxexp.hookimpl
-    def capture(self, spec: DynamicSpec, context: onnxexp.ExportContext) -> None:
-        """Store the dynamic axes for the passes; other frontends capture the model."""
+    @onnxexp.hookimpl(tryfirst=True)
+    def capture(self, spec: DynamicSpec, options: onnxexp.Options, context: onnxexp.ExportContext) -> None:
+        """Prepare a trace, and store the dynamic axes for the passes.
+
+        Other frontends capture the model.
+        """
         context.plugin_data[SPEC] = spec
+        if options.capture == "trace":
+            redirect_traced(context)
 
     @onnxexp.hookimpl(namespaces=["aten", "prims"])
     def lower_node(self, op: onnxexp.Builder, node: Node) -> Any:

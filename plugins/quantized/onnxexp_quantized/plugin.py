@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -13,19 +13,20 @@ import torch
 from onnxexp import Builder, ExportContext, OptionError, Options, SymbolicTable, hookimpl
 from onnxexp.commands import nearest
 from onnxexp.graph import Graph, Node
-from onnxexp_quantized.capture.fake_quantize_modules import constant_fake_quantization, fake_quantizing_in_capture
+from onnxexp_quantized.capture import fake_quantize_modules
+from onnxexp_quantized.capture.fake_quantize_modules import constant_fake_quantization
 from onnxexp_quantized.capture.functions import FUNCTIONS
 from onnxexp_quantized.capture.integer_form import IntegerForm, WriteParameters, hooked, integer_outputs, quantized_inputs
 from onnxexp_quantized.capture.model_patches import (
     calls_quantizing,
+    functions_in_capture,
     is_quantized,
     quantizing_functions,
-    quantizing_in_capture,
     stand_ins,
 )
 from onnxexp_quantized.capture.quantized_tensor import implemented_by
 from onnxexp_quantized.capture.refusals import check_model
-from onnxexp_quantized.capture.replaced_functions import ReplacedInCapture, replace_in_capture
+from onnxexp_quantized.capture.replaced_functions import redirect_functions, replace_functions
 from onnxexp_quantized.lowering import (
     choose_parameters,
     dynamic_quantization,
@@ -69,8 +70,6 @@ TABLES = (_decomposed, _of_captures, torchao_affine.table, _aten, stored_weights
 
 _PATCHES = "quantized.patches"
 """Key in `ExportContext.plugin_data`: the stack of the capture's patches."""
-_REPLACED = "quantized.replaced"
-"""Key in `ExportContext.plugin_data`: the functions to replace while a frontend captures the model."""
 _OUTPUTS = "quantized.outputs"
 """Key in `ExportContext.plugin_data`: the parameters of the quantized outputs."""
 
@@ -113,8 +112,7 @@ class Quantized:
         context.plugin_data.setdefault(DYNAMIC, self.dynamic)  # a plugin that the user passes comes first
         context.plugin_data.setdefault(NARROW, self.narrow)
         context.dense_forms.append(IntegerForm.of)
-        replaced: dict[str, ReplacedInCapture] = context.plugin_data.setdefault(_REPLACED, {})
-        return _during_capture(replaced, stack)
+        return stack
 
     @hookimpl(tryfirst=True)
     def capture(self, model: Any, args: Any, kwargs: Any, options: Options, context: ExportContext) -> torch.nn.Module | None:
@@ -134,12 +132,11 @@ class Quantized:
         plain = not quantized and isinstance(model, torch.nn.Module)
         calls = plain and calls_quantizing(model)
         scripts = options.capture == "script"  # torch.jit.script gets the functions from the beginning
-        replaced: dict[str, ReplacedInCapture] = context.plugin_data[_REPLACED]
         if plain and (calls or scripts):
             stack.enter_context(quantizing_functions(FUNCTIONS))
         elif plain:
             stack.enter_context(implemented_by(FUNCTIONS))
-            replaced["quantizing"] = quantizing_in_capture()
+            redirect_functions(context, functions_in_capture())
         if quantized:
             stack.enter_context(stand_ins(model, FUNCTIONS))
         if quantized or calls:
@@ -147,11 +144,10 @@ class Quantized:
             stack.enter_context(hooked(model, before, integer_outputs(context.plugin_data.setdefault(_OUTPUTS, {}))))
         if isinstance(model, torch.nn.Module):
             stack.enter_context(constant_fake_quantization(model))
-            fake_quantizing = fake_quantizing_in_capture()
             if scripts:
-                stack.enter_context(fake_quantizing.attributes())
+                stack.enter_context(replace_functions(fake_quantize_modules.FUNCTIONS))
             else:
-                replaced["fake quantizing"] = fake_quantizing
+                redirect_functions(context, fake_quantize_modules.FUNCTIONS)
         return scripted
 
     @hookimpl
@@ -169,12 +165,6 @@ class Quantized:
         """Arrange the graph for ONNX Runtime's integer kernels."""
         written = WriteParameters(context.input_forms, context.plugin_data.setdefault(_OUTPUTS, {}))
         return [*passes_for(self.style, self.int8_products, options, context.plugin_data), written]
-
-
-@contextlib.contextmanager
-def _during_capture(replaced: Mapping[str, ReplacedInCapture], stack: contextlib.ExitStack) -> Iterator[None]:
-    with replace_in_capture(replaced), stack:
-        yield
 
 
 def _one_of(name: str, given: str, known: Sequence[str]) -> str:

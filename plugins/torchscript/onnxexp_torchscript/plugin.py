@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
-from onnxexp import Builder, CaptureError, Options, hookimpl
+from onnxexp import Builder, CaptureError, ExportContext, Options, hookimpl
 from onnxexp.frontends import CapturedProgram, Decomposer, DynamicSpec, capture_mode, is_scripted
 from onnxexp.graph import Node
 from onnxexp_torchscript.conversion.container_inputs import check_opset
@@ -31,6 +31,7 @@ class TorchScript:
         kwargs: Mapping[str, Any],
         spec: DynamicSpec,
         options: Options,
+        context: ExportContext,
     ) -> CapturedProgram | None:
         """Capture a ScriptModule, or trace or script a model by `options.capture`.
 
@@ -40,7 +41,7 @@ class TorchScript:
             return None
         scripts = options.capture == "script" or is_scripted(model)
         with capture_mode(model, options.training, copy=not scripts) as private:
-            record: Callable[..., Recording] = functools.partial(trace, model, private, args, kwargs, spec)
+            record: Callable[..., Recording] = functools.partial(trace, model, private, args, kwargs, spec, context.redirections)
             if scripts:
                 record = functools.partial(script, model, args, kwargs, spec)
             recording, (graph, sizes, changed, allowed, containers) = _converted(record, spec, options)

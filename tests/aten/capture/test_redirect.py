@@ -24,6 +24,8 @@ from onnxexp_aten.capture.computed_sizes import COMPUTED_SIZES
 from onnxexp_aten.capture.data_dependent_ops import DATA_DEPENDENT
 from onnxexp_aten.capture.recurrent_layers import composite_ops
 from onnxexp_quantized import Quantized
+from onnxexp_quantized.capture.quantized_tensor import StandIn
+from onnxexp_torchscript.trace import trace
 from tests.core.test_restricted_calls import Model
 
 X, ROWS, WAVES = torch.randn(5, 4), torch.randn(5, 6, 4), torch.randn(3, 4, 10)
@@ -151,8 +153,11 @@ class Watched(nn.Module):
         return torch.relu(x)
 
 
-def test_another_thread_sees_torch_as_it_is() -> None:
-    places = [(owner, name) for owner, name in PLACES if hasattr(owner, name)]  # torch 2.11 to 2.15 lack some
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_another_thread_sees_torch_as_it_is(capture: str) -> None:
+    redirections = trace._redirections() if capture == "trace" else ()
+    named = [*PLACES, *((owner, name) for owner, name, _ in redirections)]
+    places = [(owner, name) for owner, name in named if hasattr(owner, name)]  # torch 2.11 to 2.15 lack some
     before = [getattr(owner, name) for owner, name in places]
     seen: list[Any] = []
 
@@ -167,7 +172,7 @@ def test_another_thread_sees_torch_as_it_is() -> None:
             thread.start()
             thread.join()
 
-    onnxexp.export(Watched(watch), (X,), capture="export")
+    onnxexp.export(Watched(watch), (X,), capture=capture)
     *functions, modes, pieces = seen
     assert len(functions) == len(before) > 85
     assert all(one is other for one, other in zip(functions, before, strict=True))
@@ -176,7 +181,32 @@ def test_another_thread_sees_torch_as_it_is() -> None:
     torch.testing.assert_close(pieces[1], torch.ones(2))
 
 
-LIMITS = {"non-strict": 30, "strict": 128, "trace": 160}
+class Scaled:
+    """A plugin that computes ``scale * relu(x) + 1``."""
+
+    def __init__(self, scale: float) -> None:
+        self.scale = scale
+
+    @onnxexp.hookimpl
+    def capture_context(self, context: onnxexp.ExportContext) -> None:
+        context.redirect(torch, "relu", lambda original, x: original(x) * self.scale)
+        context.redirect(torch, "relu", lambda original, x: original(x) + 1)
+        context.redirect(torch, "no_such_function", lambda original: None)
+
+
+@pytest.mark.parametrize("kind", ["non-strict", "strict", "trace"])
+def test_plugins_redirect_functions(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Model(lambda x: torch.relu(x) + functional.relu(x))
+    if kind != "trace":
+        leave_one_mode(monkeypatch, kind == "strict")
+    capture = "trace" if kind == "trace" else "export"
+    program = onnxexp.export(model, (X,), capture=capture, plugins=[Scaled(3.0), Scaled(0.5), ...])
+    once = (X.relu() * 3.0 + 1) * 0.5 + 1
+    torch.testing.assert_close(program(X), once + once)
+    torch.testing.assert_close(torch.relu(X), X.relu())
+
+
+LIMITS = {"non-strict": 30, "strict": 128, "trace": 30}
 """How many attributes of torch and Python a capture replaces, with all plugins."""
 PYTHONS = {
     "non-strict": {"sqrt"},  # `math.sqrt` of a symbolic size
@@ -188,7 +218,7 @@ PYTHONS = {
 
 @pytest.mark.parametrize("kind", LIMITS)
 def test_replaced_attributes(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Count the attributes that are replaced at one time, those of the model left out."""
+    """Count the attributes that are replaced at one time, those of the model and of our own classes left out."""
     now: list[tuple[Any, str]] = []
     most: list[tuple[Any, str]] = []
     original = frontends.replace_attributes
@@ -196,7 +226,7 @@ def test_replaced_attributes(kind: str, monkeypatch: pytest.MonkeyPatch) -> None
     @contextlib.contextmanager
     def counted(table: Any) -> Iterator[None]:
         rows = list(table)
-        added = [(owner, name) for owner, name, _ in rows if not isinstance(owner, nn.Module)]
+        added = [(owner, name) for owner, name, _ in rows if not isinstance(owner, nn.Module) and owner is not StandIn]
         with original(rows):
             now.extend(added)
             most[:] = max(most, list(dict.fromkeys(now)), key=len)

@@ -244,7 +244,7 @@ DATA_DEPENDENT: list[tuple[Any, str, Callable[..., Any]]] = [
     (torch, "cdist", _cdist),
     *((torch, name, functools.partial(_call_own, name)) for name in ("trapezoid", "trapz")),
     *((torch.fft, name, functools.partial(_call_own, f"fft_{name}")) for name in _TRANSFORMS),
-    (functional, "scaled_dot_product_attention", functools.partial(_call_own, "scaled_dot_product_attention")),
+    (torch._C._nn, "scaled_dot_product_attention", functools.partial(_call_own, "scaled_dot_product_attention")),
     (torch.linalg, "lstsq", functools.partial(_call_own, "linalg_lstsq")),
     (functional, "one_hot", functools.partial(_call_own, "one_hot")),
     (functional, "gaussian_nll_loss", _gaussian_nll_loss),
@@ -257,7 +257,7 @@ DATA_DEPENDENT: list[tuple[Any, str, Callable[..., Any]]] = [
 def keep_data_dependent_sizes() -> Iterator[None]:
     """Correct torch's shapes of unique and bincount, without effect on other threads."""
     with (
-        redirected([(fake_impls, "_unique", _unique)], None),
+        redirected([(fake_impls, "_unique", _unique)], attributes=True),
         replaced_kernel(fake_impls.op_implementations_dict, torch.ops.aten.bincount.default, _bincount),
     ):
         yield

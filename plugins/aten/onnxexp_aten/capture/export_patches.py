@@ -1,7 +1,7 @@
 """Replace torch's functions during captures.
 
-torch.jit.script runs in the same hook, and compiles nothing but torch's own functions. So those are replaced during captures of
-torch.export only, and in traces methods of tensors.
+torch.jit.script runs in the same hook, and compiles nothing but torch's own functions: attributes are replaced during captures of
+torch.export only.
 """
 
 from __future__ import annotations
@@ -14,18 +14,26 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp import is_in_onnx_export
+from onnxexp import ExportContext, is_in_onnx_export
 from onnxexp.frontends import redirected, replace_attributes
-from onnxexp_aten.capture.computed_numbers.mode import COMPOSITIONS, keep_traced_numbers
+from onnxexp_aten.capture.causal_masks import masks_of_conditions
+from onnxexp_aten.capture.computed_numbers import elementwise, losses, norms, resizing
 from onnxexp_aten.capture.computed_sizes import COMPUTED_SIZES
 from onnxexp_aten.capture.data_dependent_ops import DATA_DEPENDENT, keep_data_dependent_sizes
-from onnxexp_aten.capture.indexed_pieces import export_with_pieces
+from onnxexp_aten.capture.indexed_pieces import export_with_pieces, traced_pieces
 from onnxexp_aten.capture.module_casts import keep_modules
 from onnxexp_aten.capture.recurrent_layers import composite_ops, keep_composite_ops
 from onnxexp_aten.capture.size_functions import keep_size_functions
 from onnxexp_aten.capture.slice_lengths import exact_slice_lengths
 from onnxexp_aten.capture.stand_in_ops import define_operators
 from onnxexp_aten.capture.unbacked_sizes import keep_unbacked_sizes
+
+_COMPOSITIONS = {**norms.table, **losses.table, **elementwise.table, **resizing.table}
+"""Compositions of operators that take computed numbers, by torch's function.
+
+Where torch's operators take a float, both tracers record the example's. Operators that take a 0-d tensor record the number
+itself.
+"""
 
 
 @contextlib.contextmanager
@@ -42,7 +50,7 @@ def keep_operators_whole() -> Iterator[None]:
         rows = [*composite_ops(), *DATA_DEPENDENT, *COMPUTED_SIZES]
 
         def run(pieces: Sequence[tuple[Any, str, Callable[..., Any]]] = ()) -> Any:
-            with redirected([*rows, *pieces], None if strict else args[0], COMPOSITIONS):
+            with redirected([*rows, *pieces], args[0], attributes=strict, compositions=_COMPOSITIONS):
                 return original(*args, **options)
 
         with (
@@ -56,8 +64,17 @@ def keep_operators_whole() -> Iterator[None]:
                 return run()
             return _export_views(functools.partial(export_with_pieces, run, args[0]), args[0])
 
-    with replace_attributes([(torch.export, "export", export), keep_modules()]), keep_traced_numbers():
+    with replace_attributes([(torch.export, "export", export), keep_modules(), masks_of_conditions()]):
         yield
+
+
+def redirect_traced(context: ExportContext) -> None:
+    """Keep computed numbers and pieces in a trace."""
+    for composition in dict.fromkeys(_COMPOSITIONS.values()):
+        for owner, name in composition.places:
+            context.redirect(owner, name, composition.instead)
+    for owner, name, replacement in traced_pieces():
+        context.redirect(owner, name, replacement)
 
 
 def _export_views(export: Callable[[], Any], model: torch.nn.Module) -> Any:

@@ -5,7 +5,6 @@ A tuple has a fixed length, so that both tracers fix the size of the axis. An in
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,8 +12,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp import is_in_onnx_export
-from onnxexp.frontends import replace_attributes, restored_state
+from onnxexp.frontends import restored_state
 
 _VF: Any = torch._VF
 
@@ -162,25 +160,16 @@ def _part(x: torch.Tensor, axis: int, step: Any, index: int) -> torch.Tensor:
 _METHODS: dict[str, Callable[..., Any]] = {"split": _split, "chunk": _chunk, "unbind": _unbind}
 
 
-def trace_pieces() -> contextlib.AbstractContextManager[None]:
-    """Trace indices of pieces as slices, in calls of a tensor's methods.
+def traced_pieces() -> list[tuple[Any, str, Callable[..., Any]]]:
+    """List replacements (owner, name, function): indices of pieces are slices."""
+    return _replacements(_TracedPieces)
 
-    torch's functions are not replaced, since TorchScript would not compile the replacements.
-    """
+
+def _replacements(make: Callable[..., Any]) -> list[tuple[Any, str, Callable[..., Any]]]:
+    """List replacements of functions that return pieces, which `make` makes."""
     _register_pieces()
-    return replace_attributes(
-        [(torch.Tensor, name, _in_traces(getattr(torch.Tensor, name), instead)) for name, instead in _METHODS.items()]
-    )
-
-
-@functools.lru_cache(maxsize=128)
-def _in_traces(original: Callable[..., Any], replacement: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def call(*args: Any, **options: Any) -> Any:
-        inside = torch._C._is_tracing() and is_in_onnx_export()
-        return replacement(_TracedPieces, original, *args, **options) if inside else original(*args, **options)
-
-    return call
+    owners: dict[str, list[Any]] = {"split": [torch.Tensor], "chunk": [torch, torch.Tensor], "unbind": [torch, torch.Tensor]}
+    return [(owner, name, functools.partial(_METHODS[name], make)) for name in owners for owner in owners[name]]
 
 
 def export_with_pieces(export: Callable[[Any], Any], model: torch.nn.Module) -> Any:
@@ -188,8 +177,6 @@ def export_with_pieces(export: Callable[[Any], Any], model: torch.nn.Module) -> 
 
     `export` gets the replacements of torch's functions, as (owner, name, function).
     """
-    _register_pieces()
-    owners: dict[str, list[Any]] = {"split": [torch.Tensor], "chunk": [torch, torch.Tensor], "unbind": [torch, torch.Tensor]}
     made: list[Any] = []
 
     def make(piece: Callable[[int], torch.Tensor], whole: Callable[[], Any], count: Any = None) -> Any:
@@ -198,7 +185,7 @@ def export_with_pieces(export: Callable[[Any], Any], model: torch.nn.Module) -> 
 
     try:
         with restored_state(model, buffers=False):
-            return export([(owner, name, functools.partial(_METHODS[name], make)) for name in owners for owner in owners[name]])
+            return export(_replacements(make))
     except Exception:  # torch.export passes on any exception of the model
         if not made:
             raise

@@ -128,4 +128,4 @@ def keep_composite_ops() -> contextlib.AbstractContextManager[None]:
         (RNNBase, "check_forward_args", _check_forward_args),
         (transformer, "_detect_is_causal_mask", _detect_is_causal_mask),
     ]
-    return redirected(table, None)
+    return redirected(table, attributes=True)

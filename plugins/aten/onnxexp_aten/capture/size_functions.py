@@ -1,6 +1,7 @@
 """Python's functions of sizes, which torch.export evaluates in non-strict mode.
 
-``len(x)`` and ``math.sqrt(x.shape[0])`` must return numbers of Python, which would fix a dynamic axis.
+``len(x)`` and ``math.sqrt(x.shape[0])`` must return numbers of Python, which would fix a dynamic axis. ``(n > 3) != 0`` is always
+True in torch, since no symbolic condition equals a number.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 import torch
 
+from onnxexp import is_in_onnx_export
 from onnxexp.frontends import replace_attributes
 
 _len = builtins.len
@@ -36,6 +38,27 @@ def _or_symbolic(original: Callable[..., Any], function: Callable[..., Any]) -> 
     return call
 
 
+def _equal(condition: torch.SymBool, other: Any) -> Any:
+    """Compare a condition as Python does, where True is 1 and False is 0."""
+    if not is_in_onnx_export() or not isinstance(other, (bool, int, float, torch.SymInt, torch.SymFloat)):
+        return _EQUAL(condition, other)
+    if isinstance(other, (torch.SymInt, torch.SymFloat)):
+        return _SYMBOLIC.sym_ite(condition, 1, 0) == other
+    if other not in (0, 1):
+        return False
+    return condition if other else _SYMBOLIC.sym_not(condition)
+
+
+def _unequal(condition: torch.SymBool, other: Any) -> Any:
+    if not is_in_onnx_export():
+        return object.__ne__(condition, other)
+    equal = _equal(condition, other)
+    return equal if equal is NotImplemented else _SYMBOLIC.sym_not(equal)
+
+
+_EQUAL: Any = torch.SymBool.__eq__
+
+
 def keep_size_functions(model: torch.nn.Module) -> contextlib.AbstractContextManager[None]:
     """Let these functions return symbolic numbers.
 
@@ -45,4 +68,5 @@ def keep_size_functions(model: torch.nn.Module) -> contextlib.AbstractContextMan
     names = {forward.__module__ for forward in forwards if isinstance(forward, (FunctionType, MethodType))}
     own = [sys.modules[name] for name in names if name in sys.modules and name.partition(".")[0] not in ("torch", "onnxexp")]
     table: list[tuple[Any, str, Any]] = [(module, "len", _length) for module in own]
-    return replace_attributes([*table, (math, "sqrt", _or_symbolic(math.sqrt, _SYMBOLIC.sym_sqrt))])
+    table.append((math, "sqrt", _or_symbolic(math.sqrt, _SYMBOLIC.sym_sqrt)))
+    return replace_attributes([*table, (torch.SymBool, "__eq__", _equal), (torch.SymBool, "__ne__", _unequal)])

@@ -126,7 +126,7 @@ def keep_unbacked_sizes() -> Iterator[None]:
         (own, _aten.index.Tensor, _index),
         *((own, operator, _squeeze_) for operator in (_aten.squeeze_.default, _aten.squeeze_.dim, _aten.squeeze_.dims)),
     ]
-    with redirected(_FUNCTIONS, None), contextlib.ExitStack() as stack:
+    with redirected(_FUNCTIONS, attributes=True), contextlib.ExitStack() as stack:
         for kernel in kernels:
             stack.enter_context(replaced_kernel(*kernel))
         yield

@@ -8,7 +8,6 @@ norm gets the weight and bias that torch's conversion would compute, so that its
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,7 +15,7 @@ import torch
 
 from onnxexp import CaptureError, warn
 from onnxexp.frontends import replace_attributes
-from onnxexp_quantized.capture.replaced_functions import Functions, ReplacedInCapture, replace_functions
+from onnxexp_quantized.capture.replaced_functions import Functions
 from onnxexp_quantized.capture.run_time_operators import fake_quantize
 
 _SHOWN = 5
@@ -53,11 +52,6 @@ def constant_fake_quantization(model: torch.nn.Module) -> Iterator[None]:
         yield
 
 
-def fake_quantizing_in_capture() -> ReplacedInCapture:
-    """Return the operators in place of torch's functions of fake quantization."""
-    return ReplacedInCapture(_FUNCTIONS, functools.partial(replace_functions, _FUNCTIONS))
-
-
 def _per_channel(
     input: torch.Tensor, scale: torch.Tensor, zero_point: torch.Tensor, axis: int, quant_min: int, quant_max: int
 ) -> torch.Tensor:
@@ -70,10 +64,11 @@ def _per_tensor(input: torch.Tensor, scale: Any, zero_point: Any, quant_min: int
     return fake_quantize(input, scale, zero_point, quant_min, quant_max)
 
 
-_FUNCTIONS: Functions = [
+FUNCTIONS: Functions = [
     (torch, "fake_quantize_per_tensor_affine", _per_tensor),
     (torch, "fake_quantize_per_channel_affine", _per_channel),
 ]
+"""The operators in place of torch's functions of fake quantization."""
 
 
 def _classes() -> tuple[Any, ...]:

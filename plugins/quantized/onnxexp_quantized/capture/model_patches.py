@@ -21,7 +21,7 @@ from onnxexp_quantized.capture.embedding import byte_embedding_replacements
 from onnxexp_quantized.capture.function_table import FunctionTable
 from onnxexp_quantized.capture.packed_weights import as_stand_in, is_packed, unpack
 from onnxexp_quantized.capture.quantized_tensor import BY_INTEGERS, QuantizedTensor, implemented_by
-from onnxexp_quantized.capture.replaced_functions import Functions, ReplacedInCapture, replace_functions
+from onnxexp_quantized.capture.replaced_functions import Functions, replace_functions
 
 QUANTIZING: dict[str, Callable[..., Any]] = {
     "quantize_per_tensor": parameters.quantize_per_tensor,
@@ -101,13 +101,12 @@ def quantizing_functions(functions: FunctionTable) -> Iterator[None]:
         yield
 
 
-def quantizing_in_capture() -> ReplacedInCapture:
-    """Return the same functions for the capture of a model whose forwards name none.
+def functions_in_capture() -> Functions:
+    """List the same functions for the capture of a model whose forwards name none.
 
     Such a model may call them elsewhere, or get a quantized tensor from a library.
     """
-    operators = [(torch.ops.quantized, name, function) for name, function in _operators().items()]
-    return ReplacedInCapture([*_functions(), *operators], _replaced)
+    return [*_functions(), *((torch.ops.quantized, name, function) for name, function in _operators().items())]
 
 
 @contextlib.contextmanager

@@ -338,12 +338,10 @@ class Interpreter:
         """Compute in Python if all numbers are known, else emit a node."""
         if not any(isinstance(arg, Value) for arg in args):
             return function(*args)
-        kinds = [arg.type.kind if isinstance(arg, Value) and isinstance(arg.type, ScalarType) else type(arg) for arg in args]
+        args = python_numbers.operands(self, name, args)
+        kinds = [python_numbers.kind_of_argument(arg) for arg in args]
         fakes = [self.sizes.of(arg) if isinstance(arg, Value) else arg for arg in args]
-        try:
-            fake = function(*fakes)
-        except Exception:  # noqa: BLE001 - torch has no common error for a symbolic number whose value would be needed
-            fake = self.sizes.unbacked.any_number(python_numbers.kind_of_result(name, kinds))
+        fake = self.sizes.unbacked.computed(function, fakes, python_numbers.kind_of_result(name, kinds))
         constant = python_numbers.known(fake)
         if constant is not None:
             return constant

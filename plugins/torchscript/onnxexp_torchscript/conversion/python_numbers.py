@@ -69,11 +69,17 @@ def unwrap(arg: Any) -> Any:
 
 
 def _truncated(value: Any) -> Any:
+    if isinstance(value, torch.SymBool):  # int() of it is a guard
+        return _SYMBOLIC.sym_ite(value, 1, 0)
     return int(value) if isinstance(value, (bool, int, float)) else _SYMBOLIC.sym_int(value)
 
 
 def _to_float(value: Any) -> Any:
-    return float(value) if isinstance(value, (bool, int, float)) else _SYMBOLIC.sym_float(value)
+    return (
+        float(value)
+        if isinstance(value, (bool, int, float))
+        else _SYMBOLIC.sym_float(_truncated(value) if isinstance(value, torch.SymBool) else value)
+    )
 
 
 def _to_bool(value: Any) -> Any:
@@ -139,6 +145,9 @@ _UNARY: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "aten::abs": ("prim::abs", abs),
     "prim::abs": ("prim::abs", abs),
 }
+_OF_CONDITIONS = frozenset(f"aten::{name}" for name in ("__and__", "__or__", "__xor__", "__not__", "Bool", "Int", "Float"))
+_OF_EQUAL_KINDS = frozenset(["aten::eq", "aten::ne", "prim::max", "prim::min"])
+"""Operators that take conditions, and those that do where both operands are."""
 _FUNCTIONS: list[Callable[..., Any]] = [
     *(math.exp, math.log, math.log2, math.log10, math.log1p, math.sin, math.cos, math.tan, math.tanh, math.fabs, math.gcd),
     *(math.factorial, math.isnan, math.isinf, math.isfinite, math.degrees, math.radians, math.copysign, math.fmod, math.atan2),
@@ -209,6 +218,23 @@ def as_tensor(writer: Writer, number: Number) -> Value:
     made = writer.emit("aten::scalar_tensor", [number.value, number.dtype, None, None, None])
     assert isinstance(made, Value) and isinstance(made.type, TensorType)
     return made
+
+
+def operands(writer: Writer, name: str, args: Sequence[Any]) -> Sequence[Any]:
+    """Convert conditions to 0 and 1 for an operator that takes numbers.
+
+    Python does so, and torch's symbolic conditions differ from all numbers.
+    """
+    conditions = [kind_of_argument(arg) is bool for arg in args]
+    if not any(conditions) or name in _OF_CONDITIONS or (all(conditions) and name in _OF_EQUAL_KINDS):
+        return args
+    converted = zip(args, conditions, strict=True)
+    return [writer.number("aten::Int", _truncated, [arg]) if condition else arg for arg, condition in converted]
+
+
+def kind_of_argument(arg: Any) -> type:
+    """Return the kind of a value or a known number."""
+    return arg.type.kind if isinstance(arg, Value) and isinstance(arg.type, ScalarType) else type(arg)
 
 
 def known(fake: Any) -> Any:

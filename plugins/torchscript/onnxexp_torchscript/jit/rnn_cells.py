@@ -31,12 +31,8 @@ def whole_cells() -> tuple[tuple[Any, str, Callable[..., Any]], ...]:
     """List replacements (owner, name, function) that trace a cell as one node."""
     _library()
     functions: Any = torch._VF
-    return tuple((functions, cell, _traced(getattr(functions, cell), getattr(torch.ops.onnxexp, cell))) for cell in _CELLS)
+    return tuple((functions, cell, functools.partial(_traced, getattr(torch.ops.onnxexp, cell))) for cell in _CELLS)
 
 
-@functools.lru_cache(maxsize=128)
-def _traced(original: Callable[..., Any], whole: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*args: Any) -> Any:
-        return whole(*args) if torch._C._is_tracing() else original(*args)
-
-    return call
+def _traced(whole: Callable[..., Any], original: Callable[..., Any], *args: Any) -> Any:
+    return whole(*args) if torch._C._is_tracing() else original(*args)

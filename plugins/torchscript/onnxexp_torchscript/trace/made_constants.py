@@ -9,13 +9,7 @@ from typing import Any
 
 import torch
 
-_MAKERS: tuple[tuple[Any, str], ...] = (
-    (torch, "tensor"),
-    (torch, "as_tensor"),
-    (torch, "asarray"),
-    (torch, "from_numpy"),
-    (torch.Tensor, "new_tensor"),
-)
+_MAKERS: tuple[tuple[Any, str], ...] = ((torch, "tensor"), (torch, "as_tensor"), (torch, "asarray"), (torch.Tensor, "new_tensor"))
 
 _tracer: Any = torch._C  # has more than torch's stubs
 _ALIASES = ("aten::to", "aten::detach", "aten::detach_")
@@ -28,25 +22,28 @@ def made_constants() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     give the graph a copy.
     """
     for owner, name in _MAKERS:
-        yield owner, name, _with_copied_constant(getattr(owner, name), 1 if owner is torch.Tensor else 0)
+        yield owner, name, functools.partial(_make, 1 if owner is torch.Tensor else 0)
 
 
-@functools.lru_cache(maxsize=128)
-def _with_copied_constant(original: Callable[..., Any], position: int) -> Callable[..., Any]:
-    """Replace a function whose argument at `position` is the data."""
+def made_of_arrays() -> tuple[Any, str, Callable[..., Any]]:
+    """Return an attribute (owner, name, function) for `torch.from_numpy`.
 
-    def make(*args: Any, **options: Any) -> Any:
-        data = next(iter(args[position:]), None)
-        if _tracer._is_tracing() and isinstance(data, (list, tuple)) and _has_tensors(data):
-            with no_trace():
-                made = original(*args, **options)
-            return _stacked(data, made.dtype, made.device)
-        made = original(*args, **options)
-        if _tracer._is_tracing() and not any(isinstance(arg, torch.Tensor) for arg in (*args[position:], *options.values())):
-            _copy_constant(made)
-        return made
+    No mode for functions sees its calls.
+    """
+    return torch, "from_numpy", functools.partial(_make, 0, torch.from_numpy)
 
-    return make
+
+def _make(position: int, original: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """Call a function whose argument at `position` is the data."""
+    data = next(iter(args[position:]), None)
+    if _tracer._is_tracing() and isinstance(data, (list, tuple)) and _has_tensors(data):
+        with no_trace():
+            made = original(*args, **options)
+        return _stacked(data, made.dtype, made.device)
+    made = original(*args, **options)
+    if _tracer._is_tracing() and not any(isinstance(arg, torch.Tensor) for arg in (*args[position:], *options.values())):
+        _copy_constant(made)
+    return made
 
 
 def _copy_constant(made: torch.Tensor) -> None:

@@ -7,10 +7,9 @@ are, except those of a convolution.
 from __future__ import annotations
 
 import functools
-import inspect
 import types
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -29,50 +28,31 @@ _OWNERS: tuple[Any, ...] = (torch, torch.Tensor, torch._C._nn, functional)
 _BUILTIN = (types.BuiltinFunctionType, types.MethodDescriptorType)
 
 
-def size_lists() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
-    """Yield replacements (owner, name, function) that pass a traced number as a list."""
+@functools.cache
+def size_lists() -> list[tuple[Any, str, Callable[..., Any]]]:
+    """List replacements (owner, name, function) that pass a traced number as a list."""
+    rows: list[tuple[Any, str, Callable[..., Any]]] = []
     for name in ("roll", *_POOLS, *_CONVOLUTIONS):
-        for owner in _OWNERS:
-            original: Any = getattr(owner, name, None)  # Tensor inherits its methods
-            if original is not None and (function := _replacement(name, original)) is not None:
-                yield owner, name, function
+        arguments: Any = next((schema.arguments for schema in schemas(f"aten::{name}")), ())
+        counts = {key: arg.N for index, arg in enumerate(arguments) if arg.N for key in (index, arg.name)}
+        instead = functools.partial(_with_warning if name in _CONVOLUTIONS else _with_lists, name, counts)
+        # Python functions call these
+        rows += [(owner, name, instead) for owner in _OWNERS if isinstance(getattr(owner, name, None), _BUILTIN)]
+    return rows
 
 
-@functools.lru_cache(maxsize=256)  # 8 % of a small traced export
-def _replacement(name: str, original: Callable[..., Any]) -> Callable[..., Any] | None:
-    """Return the replacement of a function of torch; None for a Python function."""
-    if not isinstance(inspect.unwrap(original), _BUILTIN):  # of a plugin's replacement for torch.export, too
-        return None
-    arguments: Any = next((schema.arguments for schema in schemas(f"aten::{name}")), ())
-    counts = {key: arg.N for index, arg in enumerate(arguments) if arg.N for key in (index, arg.name)}
-    return _with_warning(name, original, counts) if name in _CONVOLUTIONS else _with_lists(original, counts)
-
-
-def _with_lists(original: Callable[..., Any], counts: dict[Any, int]) -> Callable[..., Any]:
+def _with_lists(name: str, counts: dict[Any, int], original: Callable[..., Any], *args: Any, **options: Any) -> Any:
     """Make a traced number a list, where `counts` has the length for its argument."""
-
-    @functools.wraps(original)
-    def call(*args: Any, **options: Any) -> Any:
-        if torch._C._is_tracing():
-            args = tuple([_listed(arg, counts.get(index)) for index, arg in enumerate(args)])
-            options = {key: _listed(arg, counts.get(key)) for key, arg in options.items()}
-        return original(*args, **options)
-
-    return call
+    args = tuple([_listed(arg, counts.get(index)) for index, arg in enumerate(args)])
+    return original(*args, **{key: _listed(arg, counts.get(key)) for key, arg in options.items()})
 
 
-def _with_warning(name: str, original: Callable[..., Any], counts: dict[Any, int]) -> Callable[..., Any]:
+def _with_warning(name: str, counts: dict[Any, int], original: Callable[..., Any], *args: Any, **options: Any) -> Any:
     """Warn of a traced number, alone or in a list: the trace has the example's."""
-
-    @functools.wraps(original)
-    def call(*args: Any, **options: Any) -> Any:
-        if torch._C._is_tracing():
-            given = (arg for key, arg in (*enumerate(args), *options.items()) if key in counts)
-            if any(_is_number(one) for arg in given for one in (arg if isinstance(arg, (list, tuple)) else [arg])):
-                warnings.warn(f"{name} takes a size as a constant number", torch.jit._trace.TracerWarning, stacklevel=2)
-        return original(*args, **options)
-
-    return call
+    given = (arg for key, arg in (*enumerate(args), *options.items()) if key in counts)
+    if any(_is_number(one) for arg in given for one in (arg if isinstance(arg, (list, tuple)) else [arg])):
+        warnings.warn(f"{name} takes a size as a constant number", torch.jit._trace.TracerWarning, stacklevel=2)
+    return original(*args, **options)
 
 
 def _listed(arg: Any, count: int | None) -> Any:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,17 +20,20 @@ _tracer: Any = torch._C
 _ROUNDING: dict[str, Callable[[float], int]] = {"floor": math.floor, "ceil": math.ceil, "trunc": math.trunc}
 _FRACTIONS = 256
 """A traced number is a float32: a product with a multiple of 1/256 is exact for sizes below 2**16."""
-_item = torch.Tensor.item
 
 
 def size_rounding() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
-    """Yield replacements (owner, name, function) of methods that read or round sizes.
+    """Yield attributes (owner, name, function) that Python's math module calls.
 
-    The replaced methods are ``item`` and those that Python's math module calls. ``int(n / 8)`` must return a Python number: see
-    `traced_conversions`.
+    They are methods of tensors. A mode for functions sees none of them, since tensors have none. ``int(n / 8)`` must return a
+    Python number: see `traced_conversions`.
     """
     for name, function in _ROUNDING.items():
         yield torch.Tensor, f"__{name}__", _rounded(getattr(torch, name), function)
+
+
+def traced_items() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
+    """Yield the replacement (owner, name, function) of ``item``, for sizes."""
     yield torch.Tensor, "item", _number
 
 
@@ -40,16 +42,8 @@ def truncated(number: torch.Tensor) -> Any:
     return _rounded(torch.trunc, math.trunc)(number)
 
 
-def _number(self: torch.Tensor) -> Any:
-    if not _tracer._is_tracing():
-        return _item(self)
-    if is_size(self) and _is_whole(self):
-        return self
-    with warnings.catch_warnings(record=True) as caught:
-        number = _item(self)
-    for each in caught:
-        warnings.warn(each.message, each.category, stacklevel=2)  # the line of the call, not this one
-    return number
+def _number(original: Callable[..., Any], self: torch.Tensor) -> Any:
+    return self if _traced(self) and _is_whole(self) else original(self)
 
 
 @functools.lru_cache(maxsize=128)

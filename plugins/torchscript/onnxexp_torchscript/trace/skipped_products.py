@@ -36,6 +36,7 @@ class SkippedProducts:
     def __init__(self) -> None:
         self.count = 0
         self._read = False
+        self._skipping = {name: functools.partial(self._skip, name) for name in _PRODUCTS}
 
     def replacements(self) -> Iterator[tuple[Any, str, Callable[..., Any]]]:
         """Yield replacements (owner, name, function) of products and of value reads.
@@ -43,9 +44,9 @@ class SkippedProducts:
         Value reads are methods that return a tensor's values.
         """
         for owner in _OWNERS:
-            yield from ((owner, name, self._skipping(getattr(owner, name), name)) for name in _PRODUCTS if name in vars(owner))
+            yield from ((owner, name, self._skipping[name]) for name in _PRODUCTS if name in vars(owner))
         for owner, names in ((torch.Tensor, (*_READS, *_COMPARISONS)), (torch, _COMPARISONS)):
-            yield from ((owner, name, self._noting(getattr(owner, name))) for name in names)
+            yield from ((owner, name, self._note) for name in names)
 
     def unused(self, graph: Any) -> bool:
         """Return whether no Python decision and no shape depends on a skipped product."""
@@ -54,30 +55,21 @@ class SkippedProducts:
         kinds = {node.kind() for node in graph.nodes() if node.kind() != _INDEX or _has_mask(node)}
         return not self._read and not any(map(_has_open_shape, kinds))
 
-    def _skipping(self, original: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def _skip(self, name: str, original: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """Record a product by a call with an empty batch."""
+        count = _batches(name, args, options) if _tracer._is_tracing() else 0
+        if not count:
+            return original(*args, **options)
+        self.count += 1
+        made = original(*map(_without_elements, args[:count]), *args[count:], **options)
+        with no_trace():
+            zeros = made.new_zeros((len(args[0]), *made.shape[1:]))
+        return _standing_for(made, zeros)
 
-        @functools.wraps(original)
-        def call(*args: Any, **options: Any) -> Any:
-            count = _batches(name, args, options) if _tracer._is_tracing() else 0
-            if not count:
-                return original(*args, **options)
-            self.count += 1
-            made = original(*map(_without_elements, args[:count]), *args[count:], **options)
-            with no_trace():
-                zeros = made.new_zeros((len(args[0]), *made.shape[1:]))
-            return _standing_for(made, zeros)
-
-        return call
-
-    def _noting(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def call(tensor: torch.Tensor, *args: Any, **options: Any) -> Any:
-            if self.count and _tracer._is_tracing() and not is_size(tensor):
-                self._read = True
-            return original(tensor, *args, **options)
-
-        return call
+    def _note(self, original: Callable[..., Any], tensor: torch.Tensor, *args: Any, **options: Any) -> Any:
+        if self.count and _tracer._is_tracing() and not is_size(tensor):
+            self._read = True
+        return original(tensor, *args, **options)
 
 
 def _batches(name: str, args: Sequence[Any], options: Mapping[str, Any]) -> int:

@@ -6,8 +6,6 @@ import builtins
 import dataclasses
 import functools
 import inspect
-import itertools
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -21,6 +19,7 @@ from onnxexp.frontends import (
     TensorList,
     call_preserved,
     model_error,
+    redirected,
     register_containers,
     replace_attributes,
     restored_state,
@@ -32,16 +31,16 @@ from onnxexp_torchscript.jit.rnn_cells import whole_cells
 from onnxexp_torchscript.jit.source_locations import Places
 from onnxexp_torchscript.trace.assigned_tensors import assigned_tensors
 from onnxexp_torchscript.trace.inplace_size_arithmetic import immutable_sizes
-from onnxexp_torchscript.trace.made_constants import made_constants
+from onnxexp_torchscript.trace.made_constants import made_constants, made_of_arrays
 from onnxexp_torchscript.trace.numbers_in_scripted_calls import numbers_kept
 from onnxexp_torchscript.trace.random_state import RandomState
 from onnxexp_torchscript.trace.scriptable_replacements import compilable
 from onnxexp_torchscript.trace.size_functions import size_functions
 from onnxexp_torchscript.trace.size_lists import size_lists
-from onnxexp_torchscript.trace.size_rounding import size_rounding
+from onnxexp_torchscript.trace.size_rounding import size_rounding, traced_items
 from onnxexp_torchscript.trace.traced_branches import Branch, recorded_branches, traced_cond
 from onnxexp_torchscript.trace.traced_strides import traced_strides
-from onnxexp_torchscript.trace.tracer_warnings import fixed_places, further_attempts, tracer_warnings
+from onnxexp_torchscript.trace.tracer_warnings import fixed_places, further_attempts, recorded_warnings, tracer_warnings
 from onnxexp_torchscript.trace.unrecorded_writes import drop_kept_writes, keep_writes, recorded_resizing
 from onnxexp_torchscript.trace.written_parameters import restored_parameters
 
@@ -53,8 +52,8 @@ _COMPILED = "dynamo-optimized function"
 _COMPILED_FIX = 'use capture="export", which records torch.while_loop and the like, or call the function that torch.compile wraps'
 
 
-Replacements: TypeAlias = Iterable[tuple[Any, str, Any]]
-"""Attributes to replace: (owner, name, replacement)."""
+Rows: TypeAlias = Iterable[tuple[Any, str, Any]]
+"""What is replaced: (owner, name, replacement), an attribute, or a function of torch as in `redirected`."""
 
 
 @dataclasses.dataclass
@@ -146,14 +145,23 @@ class _Flat:
         branches: The recorded branches, whose conditions are outputs, too.
     """
 
-    def __init__(self, parts: _ModelTensors, example: list[Any], leaves: list[int], in_spec: pytree.TreeSpec) -> None:
+    def __init__(
+        self,
+        parts: _ModelTensors,
+        example: list[Any],
+        leaves: list[int],
+        in_spec: pytree.TreeSpec,
+        redirections: Rows,
+        branches: list[Branch],
+    ) -> None:
         self.model, self._modules = parts.model, parts.modules.values()
+        self._redirections = redirections
         self.example = example
         self.leaves = leaves
         self.in_spec = in_spec
         self.returned: tuple[list[Any], pytree.TreeSpec] | None = None
         self.kept_writes = 0
-        self.branches: list[Branch] = []
+        self.branches = branches
 
     def __call__(self, *tensors: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
         flat = list(self.example)
@@ -161,7 +169,8 @@ class _Flat:
             flat[index] = tensor
         args, kwargs = pytree.tree_unflatten(flat, self.in_spec)
         attributes = {id(each) for part in self._modules for each in vars(part).values() if isinstance(each, torch.Tensor)}
-        result = self.model(*args, **kwargs)
+        with redirected(self._redirections):
+            result = self.model(*args, **kwargs)
         graph = torch._C._get_tracing_state().graph()
         fit(graph)
         self.kept_writes = keep_writes(graph)
@@ -195,12 +204,14 @@ def trace(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     spec: DynamicSpec,
-    conversions: Replacements = (),
+    redirections: Rows,
+    conversions: Rows = (),
     branching: bool = False,
 ) -> Recording:
     """Trace `private`, a copy of the model, on the example.
 
-    During the trace, `conversions` are replaced. With `branching`, the conditions on sizes are recorded, too.
+    During the trace, functions of torch are redirected, and the attributes in `conversions` replaced. With `branching`, the
+    conditions on sizes are recorded, too.
 
     Raises CaptureError where the model fails.
     """
@@ -210,13 +221,14 @@ def trace(
     functions: list[Any] = []
     random = RandomState()
 
-    def traced(example: list[Any], noted: _Noted, replaced: Replacements = ()) -> Trace:
-        flat = _Flat(parts, example, leaves, in_spec)
-        branches = recorded_branches(flat.branches) if branching else ()
+    def traced(example: list[Any], noted: _Noted, replaced: Rows = ()) -> Trace:
+        branches: list[Branch] = []
         # in this order: the test of a branch calls the function that `replaced` may have put there
-        return _traced(flat, parts, functions, noted, itertools.chain(replaced, conversions, branches))
+        rows = [*_redirections(), *replaced, *(recorded_branches(branches) if branching else ()), *redirections]
+        flat = _Flat(parts, example, leaves, in_spec, rows, branches)
+        return _traced(flat, parts, noted, [*_attributes(functions), *conversions])
 
-    def again(example: list[Any], *, same_random: bool, replaced: Replacements = ()) -> Trace:
+    def again(example: list[Any], *, same_random: bool, replaced: Rows = ()) -> Trace:
         with random.again() if same_random else RandomState().again():
             return traced(example, _Noted(), replaced)
 
@@ -246,33 +258,28 @@ def _state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
-def _traced(flat: _Flat, parts: _ModelTensors, functions: list[Any], noted: _Noted, replaced: Replacements) -> Trace:
+def _traced(flat: _Flat, parts: _ModelTensors, noted: _Noted, attributes: Rows) -> Trace:
     """Trace a model and restore its state.
 
     Raises CaptureError where the model fails.
     """
-    recorded: list[Any] = []
     failure: Exception | None = None
     try:
         with (
-            warnings.catch_warnings(record=True) as recorded,
-            compilable(_replaced(functions)) as replacements,
+            recorded_warnings(noted.warnings),
+            compilable(attributes) as replacements,
             replace_attributes(replacements),
             replace_attributes(_compiled(parts.modules.values())),
-            replace_attributes(replaced),
             immutable_sizes(),
             restored_state(flat.model),
             assigned_tensors(parts.modules, noted.assigned),
             restored_parameters(parts.state),
         ):
-            warnings.simplefilter("always")
             graph, module = _run(flat, parts)
     except CaptureError as error:
         raise model_error(error) from error
     except Exception as error:  # noqa: BLE001 - torch.jit.trace passes on any exception of the model
         failure = error
-    finally:
-        noted.warnings.extend(recorded)
     if failure is not None:  # after `except`: the tracer's traceback is no context of an error of the model itself
         run_example(parts.model, *pytree.tree_unflatten(flat.example, flat.in_spec))
         fix = _COMPILED_FIX if _COMPILED in str(failure) else _FIX
@@ -348,30 +355,26 @@ def _length(of: Any, /) -> Any:
 
 def _noted_indices(read: list[Any]) -> tuple[Any, str, Callable[..., Any]]:
     """Append to `read` each tensor of a trace that becomes an index."""
-    index = torch.Tensor.__index__
 
-    def noted(tensor: torch.Tensor) -> int:
+    def noted(original: Callable[..., int], tensor: torch.Tensor) -> int:
         if torch._C._is_tracing():
             read.append(tensor)
-        return index(tensor)
+        return original(tensor)
 
     return torch.Tensor, "__index__", noted
 
 
-def _replaced(functions: list[Any]) -> Iterator[tuple[Any, str, Any]]:
-    """Iterate over the replacements of functions while a model is traced."""
-    yield from (
-        *_REPLACED,
-        *made_constants(),
-        *size_lists(),
-        *size_rounding(),
-        *size_functions(),
-        *traced_cond(),
-        *traced_strides(),
-        *whole_cells(),
-        *recorded_resizing(),
-        numbers_kept(functions),
-    )
+def _redirections() -> Iterator[tuple[Any, str, Any]]:
+    """Iterate over the functions of torch that are redirected while a model is traced."""
+    yield from (*made_constants(), *size_lists(), *traced_items(), *traced_strides(), *whole_cells(), *recorded_resizing())
+
+
+def _attributes(functions: list[Any]) -> Iterator[tuple[Any, str, Any]]:
+    """Iterate over the attributes that are replaced while a model is traced.
+
+    No mode for functions sees their calls.
+    """
+    yield from (*_REPLACED, made_of_arrays(), *size_rounding(), *size_functions(), *traced_cond(), numbers_kept(functions))
 
 
 def _compiled(modules: Iterable[torch.nn.Module]) -> Iterator[tuple[Any, str, Any]]:

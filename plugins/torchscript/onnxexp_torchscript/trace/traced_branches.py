@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from torch.utils import _pytree as pytree
 
 from onnxexp.graph import SourceLocation
 from onnxexp_torchscript.trace.inplace_size_arithmetic import is_size
+from onnxexp_torchscript.trace.tracer_warnings import calling_line
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,21 +33,17 @@ class Branch:
 
 def recorded_branches(branches: list[Branch]) -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     """Yield the replacement (owner, name, function) that adds to `branches`."""
-    original = torch.Tensor.__bool__
 
-    def test(self: torch.Tensor) -> bool:
+    def test(original: Callable[..., Any], self: torch.Tensor) -> bool:
         if not torch._C._is_tracing():
-            return original(self)
-        frame = sys._getframe(1)
-        where = SourceLocation.read(frame.f_code.co_filename, frame.f_lineno)
+            return bool(original(self))
+        where = SourceLocation.read(*calling_line())
         branches_on_size = is_size(self) and where.is_user_code and not where.only_raises_or_warns
-        with warnings.catch_warnings(record=True) as caught:
-            outcome = original(self)
-        if branches_on_size:
-            branches.append(Branch(torch._C._get_value_trace(self), outcome, where))  # type: ignore[attr-defined]
-        else:
-            for each in caught:
-                warnings.warn(each.message, each.category, stacklevel=2)  # the line of the test, not this one
+        if not branches_on_size:
+            return bool(original(self))
+        with warnings.catch_warnings(record=True):
+            outcome = bool(original(self))
+        branches.append(Branch(torch._C._get_value_trace(self), outcome, where))  # type: ignore[attr-defined]
         return outcome
 
     yield torch.Tensor, "__bool__", test

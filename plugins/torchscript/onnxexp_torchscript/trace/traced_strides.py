@@ -5,7 +5,6 @@ The tracer has the example's numbers, so that ``x.as_strided(size, x.stride())``
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,20 +15,15 @@ from onnxexp_torchscript.trace.made_constants import no_trace
 
 def traced_strides() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     """Yield the replacement (owner, name, function) of `torch.Tensor.stride`."""
-    yield torch.Tensor, "stride", _strides(torch.Tensor.stride)
+    yield torch.Tensor, "stride", _stride
 
 
-@functools.lru_cache(maxsize=128)
-def _strides(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def stride(self: torch.Tensor, dim: Any = None) -> Any:
-        found = original(self) if dim is None else original(self, dim)
-        if not torch._C._is_tracing() or not _is_contiguous(self, original(self)) or isinstance(dim, str):
-            return found
-        products = _products(self)
-        return tuple(products) if dim is None else products[dim]
-
-    return stride
+def _stride(original: Callable[..., Any], self: torch.Tensor, dim: Any = None) -> Any:
+    found = original(self) if dim is None else original(self, dim)
+    if not torch._C._is_tracing() or not _is_contiguous(self, original(self)) or isinstance(dim, str):
+        return found
+    products = _products(self)
+    return tuple(products) if dim is None else products[dim]
 
 
 def _is_contiguous(x: torch.Tensor, strides: tuple[int, ...]) -> bool:

@@ -2,14 +2,52 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from types import FrameType
 from typing import Any
 
 import torch
 
+from onnxexp.frontends import replace_attributes
 from onnxexp.graph import SourceLocation
 from onnxexp_torchscript.trace.traced_conversions import traced_conversions
+
+
+@contextlib.contextmanager
+def recorded_warnings(record: list[Any]) -> Iterator[None]:
+    """Append all warnings to `record`.
+
+    Those in redirected calls get the line of the call.
+    """
+
+    def show(message: Any, category: Any, filename: str, lineno: int, *_: Any) -> None:
+        if filename in {frame.f_code.co_filename for frame in _own_frames()}:
+            filename, lineno = calling_line()
+        record.append(warnings.WarningMessage(message, category, filename, lineno))
+
+    with warnings.catch_warnings(), replace_attributes([(warnings, "showwarning", show)]):
+        warnings.simplefilter("always")
+        yield
+
+
+def calling_line() -> tuple[str, int]:
+    """Return the file and line of the innermost call outside of onnxexp.
+
+    onnxexp's frames redirect torch's functions.
+    """
+    frame = [*_own_frames()][-1].f_back
+    return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else ("", 0)
+
+
+def _own_frames() -> Iterator[FrameType]:
+    """Iterate over the innermost frames of onnxexp and Python's warnings."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(("onnxexp", "warnings")):
+        yield frame
+        frame = frame.f_back
 
 
 def tracer_warnings(caught: list[Any]) -> list[Any]:

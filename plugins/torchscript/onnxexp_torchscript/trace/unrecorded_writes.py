@@ -47,9 +47,9 @@ def recorded_resizing() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
 
     The replacements record a view of the first elements. They raise CaptureError where these elements are not certain.
     """
-    yield torch.Tensor, "resize_", _recorded(torch.Tensor.resize_, _given_sizes)
+    yield torch.Tensor, "resize_", functools.partial(_resize, _given_sizes)
     for owner in (torch, torch.Tensor):
-        yield owner, "resize_as_", _recorded(owner.resize_as_, _shape_of)
+        yield owner, "resize_as_", functools.partial(_resize, _shape_of)
 
 
 def _shape_of(the_template: torch.Tensor) -> Sequence[Any]:
@@ -62,31 +62,33 @@ def _given_sizes(*size: Any) -> Sequence[Any]:
     return size[0] if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
 
 
-@functools.lru_cache(maxsize=128)
-def _recorded(original: Callable[..., Any], sizes_of: Callable[..., Sequence[Any]]) -> Callable[..., Any]:
-    """Return a replacement of a function that resizes, which records a view."""
-
-    @functools.wraps(original)
-    def call(self: torch.Tensor, *args: Any, memory_format: torch.memory_format | None = None, **options: Any) -> Any:
-        resize = functools.partial(original, self, *args, memory_format=memory_format, **options)
-        if not torch._C._is_tracing():
-            return resize()
-        sizes = sizes_of(*args, **options)
-        with no_trace():
-            new_shape, count = [int(size) for size in sizes], self.numel()
-            if list(self.shape) == new_shape:
-                return self
-            if count:
-                _refuse_uncertain_elements(original.__name__, self, math.prod(new_shape), memory_format)
-        if not count:
-            return resize()
-        value = _tracer._get_value_trace(self.view(-1)[: math.prod(sizes)].view(tuple(sizes)))
-        with no_trace():
-            resize()
-        _tracer._set_value_trace(self, value)
-        return self
-
-    return call
+def _resize(
+    sizes_of: Callable[..., Sequence[Any]],
+    original: Callable[..., Any],
+    self: torch.Tensor,
+    *args: Any,
+    memory_format: torch.memory_format | None = None,
+    **options: Any,
+) -> Any:
+    """Resize a tensor, and record a view."""
+    resize = functools.partial(original, self, *args, memory_format=memory_format, **options)
+    if not torch._C._is_tracing():
+        return resize()
+    sizes = sizes_of(*args, **options)
+    with no_trace():
+        new_shape, count = [int(size) for size in sizes], self.numel()
+        if list(self.shape) == new_shape:
+            return self
+        if count:
+            name = "resize_as_" if sizes_of is _shape_of else "resize_"
+            _refuse_uncertain_elements(name, self, math.prod(new_shape), memory_format)
+    if not count:
+        return resize()
+    value = _tracer._get_value_trace(self.view(-1)[: math.prod(sizes)].view(tuple(sizes)))
+    with no_trace():
+        resize()
+    _tracer._set_value_trace(self, value)
+    return self
 
 
 def _refuse_uncertain_elements(name: str, tensor: torch.Tensor, count: int, memory_format: torch.memory_format | None) -> None:

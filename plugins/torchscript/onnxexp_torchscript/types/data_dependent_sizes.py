@@ -13,7 +13,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbol
 
 from onnxexp.frontends import ShapeEnvSnapshot
 from onnxexp.graph import TensorType, Value
-from onnxexp_torchscript.types.abstract_tensor import AbstractTensor, expr_of, same
+from onnxexp_torchscript.types.abstract_tensor import AbstractTensor, expr_of, harmless, same
 from onnxexp_torchscript.types.shape_functions import broadcast, goes_into
 
 _LAST = 2**62
@@ -63,6 +63,18 @@ class UnbackedSizes:
         if not all(isinstance(size, int) for size in of):
             return self.any_size()
         return self.any_size(math.prod(of)) if 0 not in of else 0
+
+    def computed(self, function: Callable[..., Any], numbers: Sequence[Any], kind: type) -> Any:
+        """Compute a symbolic number, or create one of `kind` where that needs its value."""
+        before, guards = ShapeEnvSnapshot(self.env), len(self.env.guards)
+        try:
+            result = function(*numbers)
+        except Exception:  # noqa: BLE001 - torch has no common error for a symbolic number whose value would be needed
+            return self.any_number(kind)
+        if all(harmless(guard.expr) for guard in self.env.guards[guards:]):
+            return result
+        before.restore()
+        return self.any_number(kind)
 
     def any_size(self, limit: int | None = None) -> Any:
         """Create an unbacked size with at most an upper limit."""

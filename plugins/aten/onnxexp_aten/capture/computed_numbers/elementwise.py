@@ -19,7 +19,7 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: Number = None) -
     return torch.constant_pad_nd(input, pad, value) if mode == "constant" else NotImplemented
 
 
-@table("scale", (functional, "scaled_dot_product_attention"))
+@table("scale", (torch._C._nn, "scaled_dot_product_attention"))
 def scaled_dot_product_attention(query: Tensor, *args: Any, scale: Number = None, **options: Any) -> Tensor:
     """Multiply the query by the scale."""
     return functional.scaled_dot_product_attention(query * scale, *args, **{**options, "scale": 1.0})

@@ -55,6 +55,10 @@ class _Composition:
         result = self.function(*args, **given)
         return original(*args, **options) if result is NotImplemented else result
 
+    def instead(self, original: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """Replace a call of torch's function, see `ExportContext.redirect`."""
+        return self(original, args, options)
+
 
 class Compositions(dict[Any, _Composition]):
     """Compositions by the function of torch that each replaces."""
