@@ -149,3 +149,14 @@ def test_parts(check):
 )
 def test_sizes_and_bits(check):
     check()
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_a_view_of_rows_that_may_be_none(capture: str) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        rows = x[x[:, 0, 0] > 0]
+        return rows.view(rows.shape[0], x.shape[1] * 2, 3)
+
+    program = onnxexp.export(function, (torch.rand(5, 4, 6),), dynamic_shapes=({1: "n"},), capture=capture)
+    for x in (torch.rand(5, 3, 6), -torch.rand(5, 4, 6)):
+        torch.testing.assert_close(program(x), function(x))
