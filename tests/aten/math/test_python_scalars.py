@@ -36,9 +36,27 @@ def truth(x: torch.Tensor) -> Any:
     return x + (n < 100), x * (n + m > 1), x.sum() * (n != 0)
 
 
-@cases(*(Case(fn, X, dynamic={0: [0, 1]}) for fn in (whole, real, shapes, truth)))
+def shifted(x: torch.Tensor) -> Any:
+    n, m = x.shape
+    sizes = (n - 1) // 4 + 1, (n - 7) // 3 + 5, (m - 8) // 4, (n + 2 - 9) // 5 - 1, n + 3 - 3, 2 - n + 5, (n * m - 6) // 2 + 3
+    return tuple(x * size for size in sizes)
+
+
+@cases(*(Case(fn, X, dynamic={0: [0, 1]}) for fn in (whole, real, shapes, truth, shifted)))
 def test_sizes(check):
     check()
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_the_size_of_a_strided_convolution_is_one_division(capture: str) -> None:
+    def grid(x: torch.Tensor) -> Any:
+        return torch.zeros((x.shape[0] - 1) // 4 + 1)
+
+    program = onnxexp.export(grid, (torch.ones(9),), dynamic_shapes=({0: "n"},), capture=capture)
+    kinds = [node.op_type for node in program.model.graph]
+    assert kinds.count("Div") == 1 and not {"Mod", "Sub"} & set(kinds), kinds
+    for size in (0, 1, 4, 5, 8, 9):
+        assert program(torch.ones(size)).shape == grid(torch.ones(size)).shape
 
 
 def taken_out(x: torch.Tensor, counts: torch.Tensor) -> Any:

@@ -80,13 +80,34 @@ def _of_kind(op: Builder, result: Any) -> Any:
 @_scalar("add", operator.add)
 def add(op: Builder, a: Tensor, b: Tensor) -> Tensor:
     """add.int(int a, int b) -> int"""
-    return op.Add(a, b)
+    (x, one), (y, other) = _shifted(op, a), _shifted(op, b)
+    if x is not None and y is None:
+        return _shift(op, x, one + other)
+    return _shift(op, y, one + other) if y is not None and x is None else op.Add(a, b)
 
 
 @_scalar("sub", operator.sub)
 def sub(op: Builder, a: Tensor, b: Tensor) -> Tensor:
     """sub.int(int a, int b) -> int"""
-    return op.Sub(a, b)
+    (x, one), (y, other) = _shifted(op, a), _shifted(op, b)
+    return _shift(op, x, one - other) if x is not None and y is None else op.Sub(a, b)
+
+
+def _shifted(op: Builder, number: Tensor) -> tuple[Tensor | None, int]:
+    """Return an integer as another one plus a constant; None for a constant."""
+    if number.dtype != torch.int64:
+        return number, 0
+    if number.const is not None:
+        return (None, int(number.const)) if number.rank == 0 else (number, 0)
+    node = op.producer(number) if made_by(op, number, "Add") is not None else None
+    for x, y in (node.inputs, reversed(node.inputs)) if node is not None else ():
+        if x is not None and y is not None and y.const is not None and y.rank == 0:
+            return x, int(y.const)
+    return number, 0
+
+
+def _shift(op: Builder, number: Tensor, by: int) -> Tensor:
+    return op.Add(number, by) if by else number
 
 
 @_scalar("mul", operator.mul)
@@ -105,8 +126,14 @@ def div(op: Builder, a: Tensor, b: Tensor) -> Tensor:
 @_scalar("floordiv", operator.floordiv)
 def floordiv(op: Builder, a: Tensor, b: Tensor) -> Tensor:
     """floordiv.int(int a, int b) -> int"""
-    if a.dtype == torch.int64 and _is_natural(op, a) and _is_natural(op, b):
-        return op.Div(a, b)
+    if a.dtype == torch.int64 and _is_natural(op, b):
+        if _is_natural(op, a):
+            return op.Div(a, b)
+        x, constant = _shifted(op, a)
+        if x is not None and constant < 0 and b.const is not None and _is_natural(op, x):
+            divisor = int(b.const)
+            added = -(constant // divisor) if divisor else 0  # so that no dividend is negative: (n - 1)//4 is (n + 3)//4 - 1
+            return _shift(op, op.Div(_shift(op, x, constant + added * divisor), b), -added)
     return floor_divide(op, a, b)
 
 
