@@ -160,3 +160,23 @@ def test_a_view_of_rows_that_may_be_none(capture: str) -> None:
     program = onnxexp.export(function, (torch.rand(5, 4, 6),), dynamic_shapes=({1: "n"},), capture=capture)
     for x in (torch.rand(5, 3, 6), -torch.rand(5, 4, 6)):
         torch.testing.assert_close(program(x), function(x))
+
+
+class ReversedDiagonal(torch.nn.Module):
+    """A write into a diagonal, behind which the axes of the rest are one."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        turned = x.reshape(x.size(2), x.shape[1], x.shape[0]) + 0
+        diagonal = turned.diagonal()[..., 0]
+        diagonal.copy_(diagonal.flip(0))
+        return turned
+
+
+@pytest.mark.parametrize("capture", ["export", "trace", "script"])
+def test_a_write_into_a_diagonal_of_no_rows(capture: str) -> None:
+    program = onnxexp.export(
+        ReversedDiagonal(), (torch.randn(2, 3, 3),), dynamic_shapes=({0: "n"},), capture=capture, opset_version=15
+    )
+    for rows in (0, 1, 3):
+        x = torch.randn(rows, 3, 3)
+        torch.testing.assert_close(program(x), ReversedDiagonal()(x))

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import onnx_ir as ir
 
-from onnxexp.graph import Dim
+from onnxexp.graph import Dim, SymbolicSize
 from onnxexp.rewriting import RewritePass, Rewriter
 from onnxexp_aten.passes.matching import source_of
 
@@ -23,7 +23,7 @@ def _without_inference(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
     if target is None or before is None or -1 not in target or "allowzero" in node.attributes:
         return None
     copied = [axis for axis, size in enumerate(target) if size == 0]
-    if not any(isinstance(before[axis], str) for axis in copied):
+    if not any(isinstance(before[axis], SymbolicSize) for axis in copied):
         return None
     rest = [axis for axis in range(len(before)) if axis not in copied]
     given = math.prod(size for size in target if size > 0)
