@@ -53,7 +53,8 @@ class Redirect(TorchFunctionMode):
     def __init__(self, table: Mapping[Any, Replacement], names: frozenset[str] | None) -> None:
         super().__init__()
         self._table = table
-        self._traced = {function: _in_captures(function, instead) for function, instead in table.items()}
+        # what Dynamo calls in the branches of torch.cond; a trace has none
+        self._traced = {function: _in_captures(function, instead) for function, instead in table.items()} if names else {}
         self._names = names
         self._copies: dict[FunctionType, FunctionType] = {}
         self._globals: dict[int, dict[str, Any]] = {}
@@ -110,7 +111,9 @@ class Redirect(TorchFunctionMode):
     def _without_checks(self, func: FunctionType) -> FunctionType:
         """Copy a function of torch that looks for modes into one that does not."""
         if func not in self._copies:
-            names = self._globals.setdefault(id(func.__globals__), {**func.__globals__, **_CHECKS})
+            if id(func.__globals__) not in self._globals:
+                self._globals[id(func.__globals__)] = {**func.__globals__, **_CHECKS}
+            names = self._globals[id(func.__globals__)]
             closure = tuple(CellType() for _ in func.__closure__ or ())
             copy = FunctionType(func.__code__, names, func.__name__, func.__defaults__, closure)
             copy.__kwdefaults__ = func.__kwdefaults__
@@ -198,16 +201,15 @@ def redirected(
     table: dict[Any, Replacement] = {}
     for original, instead in dict.fromkeys((original, instead) for _, _, original, instead in found):  # one may have many places
         table[original] = functools.partial(_chained, table[original], instead) if original in table else instead
-    if not attributes and model is None:
+    if model is None and not attributes:
         return Redirect(table, None)
-    patches = {(owner, name): _in_captures(original, table[original]) for owner, name, original, _ in found}
-    rows = [(owner, name, function) for (owner, name), function in patches.items()]
-    if attributes or model is None:
-        return replace_attributes(rows)
+    patches = [(owner, name, _in_captures(original, table[original])) for owner, name, original, _ in found]
+    if model is None or attributes:
+        return replace_attributes(patches)
     names = frozenset(function.__name__ for function in table)
     for function, composition in compositions.items():
         table[function] = functools.partial(_composed, table.get(function, _call), composition)
-    return _in_forward(model, Redirect(table, names), rows)
+    return _in_forward(model, Redirect(table, names), patches)
 
 
 def _chained(first: Replacement, second: Replacement, original: Callable[..., Any], *args: Any, **options: Any) -> Any:
