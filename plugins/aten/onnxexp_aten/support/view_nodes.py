@@ -64,16 +64,9 @@ def reshaped(op: Builder, x: Tensor, sizes: Sequence[Dim], given: Sequence[Any] 
     target, missing = _target(x.shape, sizes, given)
     for axis in missing:
         target[axis] = run_time_size(op, sizes[axis], [x], given[axis] if given else None)
-    # where Reshape has allowzero, see `AllowZeroSizes`; a helper of many symbolics
-    if (missing or _copies_open_size(op, sizes, target)) and op.opset >= 14:
+    if missing and op.opset >= 14:  # where Reshape has allowzero, see `AllowZeroSizes`; a helper of many symbolics
         target = [_computed(op, x, sizes, given, axis, size) for axis, size in enumerate(target)]
     return with_shape(op.Reshape(x, vector(op, target)), sizes)
-
-
-def _copies_open_size(op: Builder, sizes: Sequence[Dim], target: Sequence[Any]) -> bool:
-    """Return whether a size that only the run knows, which may be 0, is copied."""
-    copied = [size for size, planned in zip(sizes, target, strict=True) if isinstance(planned, int) and planned == 0]
-    return any(isinstance(size, SymbolicSize) and op.size_of(size) is None for size in copied)
 
 
 def _computed(op: Builder, x: Tensor, sizes: Sequence[Dim], given: Sequence[Any] | None, axis: int, planned: Any) -> Any:
