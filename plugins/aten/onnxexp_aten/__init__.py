@@ -35,9 +35,9 @@ class Aten:
     symbolics = aten
 
     @onnxexp.hookimpl
-    def capture_context(self, options: onnxexp.Options) -> AbstractContextManager[None]:
+    def capture_context(self) -> AbstractContextManager[None]:
         """Keep recurrent layers and data-dependent operators whole, and sizes symbolic."""
-        return keep_operators_whole(options)
+        return keep_operators_whole()
 
     @onnxexp.hookimpl(tryfirst=True)
     def capture(self, spec: DynamicSpec, options: onnxexp.Options, context: onnxexp.ExportContext) -> None:

@@ -85,3 +85,18 @@ def test_attention_is_causal_at_some_sizes(name: str, capture: str) -> None:
     for rows, columns in ((5, 7), (1, 4), (2, 2), (3, 9), (9, 3)):
         x, y = torch.rand(2, 2, rows, 8), torch.rand(2, 2, columns, 8)
         torch.testing.assert_close(program(x, y), model(x, y), rtol=1e-4, atol=1e-5)
+
+
+def scripted_attention(x: torch.Tensor) -> torch.Tensor:
+    return functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace", "script"])
+def test_a_script_compiles_attention(capture: str) -> None:
+    """The forward may compile it while it is captured."""
+    compiling = Model(lambda x: torch.jit.script(scripted_attention)(x))
+    model = scripted_attention if capture == "script" else compiling
+    program = onnxexp.export(model, (torch.rand(1, 2, 5, 8),), dynamic_shapes=({2: "t"},), capture=capture)
+    for length in (1, 7):
+        x = torch.rand(1, 2, length, 8)
+        torch.testing.assert_close(program(x), scripted_attention(x), rtol=1e-4, atol=1e-5)

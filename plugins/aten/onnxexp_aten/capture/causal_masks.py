@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Optional
 
 import torch
 from torch.nn import functional
@@ -40,7 +40,23 @@ def _with_mask(original: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **options)
         return _attention(function, *args, **options)
 
+    vars(attention)["__prepare_scriptable__"] = lambda: _scripted  # what torch.jit.script compiles in its place
     return attention
+
+
+def _scripted(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: Optional[torch.Tensor] = None,  # noqa: UP045 - TorchScript's word
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: Optional[float] = None,  # noqa: UP045
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    return torch._C._nn.scaled_dot_product_attention(
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+    )
 
 
 def _attention(

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp import ExportContext, Options, is_in_onnx_export
+from onnxexp import ExportContext, is_in_onnx_export
 from onnxexp.frontends import redirected, replace_attributes
 from onnxexp_aten.capture.causal_masks import masks_of_conditions
 from onnxexp_aten.capture.computed_numbers import elementwise, losses, norms, resizing
@@ -37,21 +37,21 @@ itself.
 
 
 @contextlib.contextmanager
-def keep_operators_whole(options: Options) -> Iterator[None]:
+def keep_operators_whole() -> Iterator[None]:
     """Capture such operators as one node each, and computed sizes as symbols."""
     define_operators()  # a trace takes shapes from these operators, too
     original: Any = torch.export.export
 
     @functools.wraps(original)
-    def export(*args: Any, **given: Any) -> Any:
+    def export(*args: Any, **options: Any) -> Any:
         if not is_in_onnx_export():  # another thread's own
-            return original(*args, **given)
-        strict = given.get("strict", False)
+            return original(*args, **options)
+        strict = options.get("strict", False)
         rows = [*composite_ops(), *DATA_DEPENDENT, *COMPUTED_SIZES]
 
         def run(pieces: Sequence[tuple[Any, str, Callable[..., Any]]] = ()) -> Any:
             with redirected([*rows, *pieces], args[0], attributes=strict, compositions=_COMPOSITIONS):
-                return original(*args, **given)
+                return original(*args, **options)
 
         with (
             keep_composite_ops(),
@@ -64,8 +64,7 @@ def keep_operators_whole(options: Options) -> Iterator[None]:
                 return run()
             return _export_views(functools.partial(export_with_pieces, run, args[0]), args[0])
 
-    masks = [masks_of_conditions()] if options.capture != "script" else []
-    with replace_attributes([(torch.export, "export", export), keep_modules(), *masks]):
+    with replace_attributes([(torch.export, "export", export), keep_modules(), masks_of_conditions()]):
         yield
 
 
