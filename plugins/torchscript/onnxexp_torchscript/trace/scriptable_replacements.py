@@ -18,7 +18,7 @@ Replacement = tuple[Any, str, Any]
 def compilable(replacements: Iterable[Replacement]) -> Iterator[list[Replacement]]:
     """Add the replacements to the compiler's table of operators inside the `with`.
 
-    TorchScript identifies `torch.tensor` or `math.ceil` by the id of the function object. Yields the replacements as a list.
+    TorchScript identifies `math.sqrt` or `len` by the id of the function object. Yields the replacements as a list.
     """
     listed = list(replacements)
     table: dict[int, str] = torch.jit._builtins._get_builtin_table()  # type: ignore[no-untyped-call]

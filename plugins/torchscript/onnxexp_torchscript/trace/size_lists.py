@@ -35,13 +35,14 @@ def size_lists() -> list[tuple[Any, str, Callable[..., Any]]]:
     for name in ("roll", *_POOLS, *_CONVOLUTIONS):
         arguments: Any = next((schema.arguments for schema in schemas(f"aten::{name}")), ())
         counts = {key: arg.N for index, arg in enumerate(arguments) if arg.N for key in (index, arg.name)}
-        instead = functools.partial(_with_warning if name in _CONVOLUTIONS else _with_lists, name, counts)
+        warns = name in _CONVOLUTIONS
+        instead = functools.partial(_with_warning, name, counts) if warns else functools.partial(_with_lists, counts)
         # Python functions call these
         rows += [(owner, name, instead) for owner in _OWNERS if isinstance(getattr(owner, name, None), _BUILTIN)]
     return rows
 
 
-def _with_lists(name: str, counts: dict[Any, int], original: Callable[..., Any], *args: Any, **options: Any) -> Any:
+def _with_lists(counts: dict[Any, int], original: Callable[..., Any], *args: Any, **options: Any) -> Any:
     """Make a traced number a list, where `counts` has the length for its argument."""
     args = tuple([_listed(arg, counts.get(index)) for index, arg in enumerate(args)])
     return original(*args, **{key: _listed(arg, counts.get(key)) for key, arg in options.items()})

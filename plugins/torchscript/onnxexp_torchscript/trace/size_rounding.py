@@ -25,8 +25,8 @@ _FRACTIONS = 256
 def size_rounding() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     """Yield attributes (owner, name, function) that Python's math module calls.
 
-    They are methods of tensors. A mode for functions sees none of them, since tensors have none. ``int(n / 8)`` must return a
-    Python number: see `traced_conversions`.
+    Tensors have no such methods, so that a mode for functions sees no call. ``int(n / 8)`` must return a Python number: see
+    `traced_conversions`.
     """
     for name, function in _ROUNDING.items():
         yield torch.Tensor, f"__{name}__", _rounded(getattr(torch, name), function)

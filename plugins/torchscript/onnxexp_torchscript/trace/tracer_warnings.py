@@ -45,9 +45,13 @@ def calling_line() -> tuple[str, int]:
 def _own_frames() -> Iterator[FrameType]:
     """Iterate over the innermost frames of onnxexp and Python's warnings."""
     frame: FrameType | None = sys._getframe()
-    while frame is not None and frame.f_globals.get("__name__", "").startswith(("onnxexp", "warnings")):
+    while frame is not None and _is_own(frame.f_globals.get("__name__", "").partition(".")[0]):
         yield frame
         frame = frame.f_back
+
+
+def _is_own(package: str) -> bool:
+    return package in ("onnxexp", "warnings") or package.startswith("onnxexp_")
 
 
 def tracer_warnings(caught: list[Any]) -> list[Any]:

@@ -70,10 +70,12 @@ class UnbackedSizes:
         try:
             result = function(*numbers)
         except Exception:  # noqa: BLE001 - torch has no common error for a symbolic number whose value would be needed
-            return self.any_number(kind)
-        if all(harmless(guard.expr) for guard in self.env.guards[guards:]):
+            result = None
+        added = self.env.guards[guards:]
+        if result is not None and all(harmless(guard.expr) for guard in added):
             return result
-        before.restore()
+        if added:  # also by a function that fails afterwards
+            before.restore()
         return self.any_number(kind)
 
     def any_size(self, limit: int | None = None) -> Any:
