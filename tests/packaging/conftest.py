@@ -55,7 +55,7 @@ def make(house: Wheelhouse, tmp_path_factory: pytest.TempPathFactory) -> Make:
     return environment
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def empty(house: Wheelhouse, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """Provide an environment with what onnxexp requires, and nothing of onnxexp."""
     return Environment(tmp_path_factory.mktemp("fresh"), house)

@@ -21,6 +21,8 @@ from tests.packaging.environments import OURS, PROJECTS, ROOT, Wheelhouse, name_
 
 BROUGHT_BY = {"sympy": "torch", "ml_dtypes": "onnx_ir", "google": "onnx"}
 """Packages that come with a requirement."""
+AT_START = {"torch_onnx": {"onnxexp-torch-onnx.pth", "onnxexp_torch_onnx_start.py"}}
+"""Files beside the package, which Python reads at its start."""
 each_project = pytest.mark.parametrize("source", PROJECTS, ids=name_of)
 
 
@@ -73,13 +75,15 @@ def test_what_a_wheel_holds(source: Path, house: Wheelhouse) -> None:
     with zipfile.ZipFile(house.one(source, ".whl")) as archive:
         names = archive.namelist()
         entry_points = [archive.read(name).decode() for name in names if name.endswith("/entry_points.txt")]
-    packages = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
+    beside = {name for name in names if "/" not in name}
+    assert beside == AT_START.get(source.name, set())
+    packages = {name.partition("/")[0] for name in names if ".dist-info/" not in name and name not in beside}
     assert len(packages) == 1, "a wheel brings one package, and no tests or examples beside it"
     (package,) = packages
     assert f"{package}/py.typed" in names and any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
     base = source / "core" if source == ROOT else source
     modules = {path.relative_to(base).as_posix() for path in (base / package).rglob("*.py") if path.is_relative_to(base)}
-    shipped = {name for name in names if name.endswith(".py") and "/templates/" not in name}
+    shipped = {name for name in names if name.endswith(".py") and "/templates/" not in name and name not in beside}
     assert shipped == {name for name in modules if "/templates/" not in name}, "every module is in the wheel, and nothing else"
     if source == ROOT:
         templates = {name.partition("/templates/")[2] for name in names if "/templates/" in name}

@@ -19,7 +19,7 @@ from typing import Any
 
 from onnxexp import TrainingMode, is_in_onnx_export
 from onnxexp import __version__ as producer_version
-from onnxexp_torch_onnx import errors, operators, symbolic_helper, utils, verification
+from onnxexp_torch_onnx import errors, operators, ops, symbolic_helper, symbolic_registry, testing, utils, verification
 from onnxexp_torch_onnx.call_symbolic import call_symbolic
 from onnxexp_torch_onnx.context import GraphContext, SymbolicContext
 from onnxexp_torch_onnx.dynamo import (
@@ -41,7 +41,16 @@ from onnxexp_torch_onnx.errors import (
     SymbolicValueError,
     UnsupportedOperatorError,
 )
-from onnxexp_torch_onnx.export_state import disable_log, enable_log, select_model_mode_for_export, set_training
+from onnxexp_torch_onnx.export_state import (
+    disable_log,
+    enable_log,
+    is_onnx_log_enabled,
+    log,
+    select_model_mode_for_export,
+    set_log_stream,
+    set_training,
+)
+from onnxexp_torch_onnx.exportable_module import ExportableModule
 from onnxexp_torch_onnx.exporting import export, export_to_pretty_string
 from onnxexp_torch_onnx.function_extraction import FunctionExtractor
 from onnxexp_torch_onnx.installation import install, installed, uninstall
@@ -59,6 +68,7 @@ __all__ = [
     "ExportOutput",
     "ExportOutputSerializer",
     "ExportTypes",
+    "ExportableModule",
     "FunctionExtractor",
     "GraphContext",
     "InvalidExportOptionsError",
@@ -86,16 +96,22 @@ __all__ = [
     "install",
     "installed",
     "is_in_onnx_export",
+    "is_onnx_log_enabled",
     "is_onnxrt_backend_supported",
+    "log",
     "operators",
+    "ops",
     "plugin",
     "producer_name",
     "producer_version",
     "register_custom_op_symbolic",
     "registered",
     "select_model_mode_for_export",
+    "set_log_stream",
     "set_training",
     "symbolic_helper",
+    "symbolic_registry",
+    "testing",
     "unconvertible_ops",
     "uninstall",
     "unregister_custom_op_symbolic",
@@ -109,6 +125,8 @@ sys.modules.update({module.__name__: module for module in OPSET_MODULES.values()
 
 
 def __getattr__(name: str) -> Any:  # type checkers do not see the modules of a loop
+    if name == "InputObserver":  # torch's own, in 2.13 and later: it uses the methods of `ONNXProgram`
+        return vars(sys.modules["torch"].onnx)[name]
     if name not in OPSET_MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return OPSET_MODULES[name]

@@ -27,6 +27,7 @@ from onnxexp_torch_onnx.newer_arguments import NewerArguments
 from onnxexp_torch_onnx.number_inputs import Example, export_with_number_inputs, read_example, take_floats_as_doubles
 from onnxexp_torch_onnx.onnx_program import ONNXProgram
 from onnxexp_torch_onnx.onnxscript_symbolics import combined, translations
+from onnxexp_torch_onnx.own_arguments import own_arguments
 from onnxexp_torch_onnx.quantized_inputs_and_outputs import quantized_as_parts, with_quantized_parts
 from onnxexp_torch_onnx.registry import registered
 from onnxexp_torch_onnx.settings import settings
@@ -89,6 +90,10 @@ def export(
 
     Raises what `onnxexp.export` raises, and CheckerError if `enable_onnx_checker` is set and the check fails.
     """
+    own = own_arguments(model, args, kwargs)
+    args, kwargs = own.get("args", args), own.get("kwargs", kwargs)
+    input_names, output_names = input_names or own.get("input_names"), output_names or own.get("output_names")
+    dynamic_shapes = own.get("dynamic_shapes") if dynamic_shapes is None else dynamic_shapes
     model, args, kwargs = with_quantized_parts(unwrapped(model), capture, args, kwargs)
     newer = NewerArguments.taken_from(older)
     old = deprecated_arguments.read(older, inspect.signature(export).parameters)

@@ -48,10 +48,14 @@ class SymbolicRegistry:
         with self._lock:
             self._symbolics.clear()
 
-    def serves(self, operator: str, opset: int) -> bool:
-        """Return whether a symbolic is registered for an operator and this target opset."""
+    def find(self, operator: str, opset: int) -> Symbolic | None:
+        """Return the symbolic of an operator at a target opset, or None.
+
+        Of several, the one with the latest first opset counts.
+        """
         with self._lock:
-            return any(name == operator and since <= opset for name, since in self._symbolics)
+            first = [since for name, since in self._symbolics if name == operator and since <= opset]
+            return self._symbolics[operator, max(first)] if first else None
 
     def entries(self) -> list[tuple[str, Symbolic, int]]:
         """List the symbolics as (operator, symbolic, first opset), in registration order."""
@@ -90,7 +94,12 @@ def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> Non
 
 def is_registered(operator: str, opset: int) -> bool:
     """Return whether a symbolic is registered for an operator and this target opset."""
-    return _REGISTRY.serves(operator, opset)
+    return _REGISTRY.find(operator, opset) is not None
+
+
+def symbolic_of(symbolic_name: str, opset: int) -> Symbolic | None:
+    """Return the symbolic that is registered for an operator, or None."""
+    return _REGISTRY.find(_full_name(symbolic_name), opset)
 
 
 def clear() -> None:

@@ -20,6 +20,7 @@ from onnxexp_torch_onnx.errors import OnnxExporterWarning
 from onnxexp_torch_onnx.export_state import logging_to_stdout
 from onnxexp_torch_onnx.exporting import export
 from onnxexp_torch_onnx.onnx_program import ONNXProgram
+from onnxexp_torch_onnx.own_arguments import own_arguments
 from onnxexp_torch_onnx.torch_onnx_state import torch_export
 
 _SURPLUS = re.compile(r"output_names gives \d+ names .*, but the model has (\d+) outputs?:")
@@ -66,14 +67,11 @@ _SAVED = {"export_params": True, "keep_initializers_as_inputs": False}
 
 
 def _with_example(values: dict[str, Any]) -> dict[str, Any]:
-    """Add the example of an ExportableModule; keep a dictionary that is an argument."""
+    """Add the arguments of an ExportableModule; keep a dictionary that is an argument."""
     model, args = values.get("model"), values.get("args", ())
-    of_torch = getattr(torch.onnx, "ExportableModule", None)  # torch 2.11 and later
-    if of_torch is not None and isinstance(model, of_torch) and not args and not values.get("kwargs"):
-        given, kwargs = model.example_arguments()
-        own = {"input_names": model.input_names, "output_names": model.output_names, "dynamic_shapes": model.dynamic_shapes}
-        missing = {name: read() for name, read in own.items() if values.get(name) is None}
-        return {**values, "args": tuple(given), "kwargs": kwargs, **missing}
+    own = own_arguments(model, args, values.get("kwargs"))
+    if own:  # as in torch, its newer exporter
+        return {"dynamo": True, **values, **{name: value for name, value in own.items() if values.get(name) in (None, ())}}
     if type(args) is dict and args and not _are_keywords(model, args):
         return {**values, "args": (args, {})}
     return values

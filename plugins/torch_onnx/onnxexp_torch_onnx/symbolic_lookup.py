@@ -14,6 +14,7 @@ from onnxexp_torch_onnx import symbolic_helper
 from onnxexp_torch_onnx.context import GraphContext
 from onnxexp_torch_onnx.overload_matching import overloads
 from onnxexp_torch_onnx.symbolic_helper.opset9_names import REMOVED_SYMBOLICS
+from onnxexp_torch_onnx.symbolic_helper.quantized_names import QUANTIZED_SYMBOLICS
 from onnxexp_torch_onnx.torch_op import torch_op
 
 __all__ = ["OPERATORS", "symbolic"]
@@ -51,8 +52,9 @@ def symbolic(name: str) -> Callable[..., Any]:
     """
     if name.startswith("__") and name.endswith("__"):
         raise AttributeError(name)  # Python looks these up on modules
-    if name in REMOVED_SYMBOLICS:
-        return REMOVED_SYMBOLICS[name]
+    for table in (REMOVED_SYMBOLICS, QUANTIZED_SYMBOLICS):
+        if name in table:
+            return table[name]
     if name in symbolic_helper.__all__:
         return getattr(symbolic_helper, name)  # type: ignore[no-any-return] # a name that the caller gives
     op = _RENAMED.get(name, name)

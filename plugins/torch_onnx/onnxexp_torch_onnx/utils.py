@@ -12,7 +12,15 @@ import onnxexp
 from onnxexp import LoweringError, UnsupportedOperators, is_in_onnx_export
 from onnxexp.graph import Graph
 from onnxexp_torch_onnx.context import GraphContext
-from onnxexp_torch_onnx.export_state import disable_log, enable_log, select_model_mode_for_export, set_training, training_mode
+from onnxexp_torch_onnx.export_state import (
+    disable_log,
+    enable_log,
+    exporter_context,
+    select_model_mode_for_export,
+    set_training,
+    setup_onnx_logging,
+    training_mode,
+)
 from onnxexp_torch_onnx.exporting import export, export_to_pretty_string
 from onnxexp_torch_onnx.registry import register_custom_op_symbolic, registered, unregister_custom_op_symbolic
 from onnxexp_torch_onnx.settings import settings
@@ -22,12 +30,15 @@ __all__ = [
     "enable_log",
     "export",
     "export_to_pretty_string",
+    "exporter_context",
     "is_in_onnx_export",
     "is_onnxrt_backend_supported",
     "register_custom_op_symbolic",
     "select_model_mode_for_export",
     "set_training",
+    "setup_onnx_logging",
     "unconvertible_ops",
+    "unpack_quantized_tensor",
     "unregister_custom_op_symbolic",
 ]
 
@@ -97,6 +108,21 @@ def is_onnxrt_backend_supported() -> bool:
     import torch._dynamo  # torch's compiler takes seconds to import
 
     return "onnxrt" in torch._dynamo.list_backends()
+
+
+def unpack_quantized_tensor(value: Any, cast_onnx_accepted: bool = True) -> tuple[Any, ...]:
+    """Split a quantized tensor into its integers, scale and zero point.
+
+    Any other value is the only element of the result.
+
+    `cast_onnx_accepted` makes the scale float64 and the zero point int64, in place of float32 and the integers' dtype.
+    """
+    if not isinstance(value, torch.Tensor) or not value.is_quantized:
+        return (value,)
+    integers = value.int_repr()
+    dtypes = (torch.float64, torch.int64) if cast_onnx_accepted else (torch.float32, integers.dtype)
+    parts = zip((value.q_scale(), value.q_zero_point()), dtypes, strict=True)
+    return integers, *(torch.tensor(part, dtype=dtype) for part, dtype in parts)
 
 
 def model_signature(model: Any) -> Any:

@@ -23,8 +23,17 @@ from onnxexp_torch_onnx.exporting import export
 from onnxexp_torch_onnx.quantized_inputs_and_outputs import quantized_as_parts, with_quantized_parts
 from onnxexp_torch_onnx.registry import registered
 from onnxexp_torch_onnx.settings import settings
+from onnxexp_torch_onnx.verification_info import VerificationInfo, verify_onnx_program
 
-__all__ = ["GraphInfo", "OnnxBackend", "VerificationOptions", "find_mismatch", "verify"]
+__all__ = [
+    "GraphInfo",
+    "OnnxBackend",
+    "VerificationInfo",
+    "VerificationOptions",
+    "find_mismatch",
+    "verify",
+    "verify_onnx_program",
+]
 
 
 class OnnxBackend(enum.Enum):

@@ -6,8 +6,10 @@ The names are helpers, or symbolics whose arguments differ.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import torch
 
 from onnxexp_torch_onnx.scalar_type import JitScalarType
 from onnxexp_torch_onnx.symbolic_helper.building import (
@@ -21,15 +23,18 @@ from onnxexp_torch_onnx.symbolic_helper.building import (
     _slice_helper,
 )
 from onnxexp_torch_onnx.symbolic_helper.reading import (
+    _fail,
     _get_const,
     _is_none,
     _is_packed_list,
+    _is_value,
     _maybe_get_const,
+    _node_get,
     _parse_arg,
     _unpack_list,
 )
 from onnxexp_torch_onnx.symbolic_helper.resizing import _interpolate_helper
-from onnxexp_torch_onnx.symbolic_helper.types import _get_tensor_rank
+from onnxexp_torch_onnx.symbolic_helper.types import _get_tensor_rank, _get_tensor_sizes, _is_fp
 from onnxexp_torch_onnx.torch_op import torch_op
 
 __all__ = ["REMOVED_SYMBOLICS"]
@@ -63,6 +68,62 @@ def _len(g: Any, self: Any) -> Any:
 def _to(g: Any, self: Any, *args: Any) -> Any:
     """Cast to a dtype's number, which flags may follow, or to the dtype of a tensor."""
     return torch_op(g, "to", self, *(_maybe_get_const(arg, "i") for arg in args))
+
+
+def _is(g: Any, self: Any, other: Any) -> Any:
+    """Emit whether a value is None, or whether two values are equal."""
+    if _is_none(other):
+        return _constant(g, [_is_none(self)], torch.bool)
+    return torch_op(g, "eq", self, other)
+
+
+def _contains(g: Any, self: Any, element: Any) -> Any:
+    """Emit whether a list of constants has a constant.
+
+    Raises SymbolicValueError if one of them is not known at export.
+    """
+    known = [each if _is_value(each) else g.scratch.value(each) for each in (element, *_unpack_list(self))]
+    if any(each.node().kind() not in ("onnx::Constant", "prim::Constant") for each in known):
+        _fail("__contains__ needs a list of constants and a constant", self)
+    first, *others = (torch.as_tensor(_node_get(each.node(), "value")) for each in known)
+    return _constant(g, any(torch.equal(first, other) for other in others), torch.bool)
+
+
+def _trunc_divide(g: Any, self: Any, other: Any) -> Any:
+    """Emit a division that rounds towards 0, in the dtype of `self`.
+
+    It is float32 if only `other` is a float.
+    """
+    kind = JitScalarType.from_value(self, JitScalarType.FLOAT)
+    kind = JitScalarType.FLOAT if _is_fp(other) and not _is_fp(self) else kind
+    whole = g.op("Cast", g.op("Div", self, other), to_i=JitScalarType.INT64.onnx_type())
+    return g.op("Cast", whole, to_i=kind.onnx_type())
+
+
+def _convert_element_type(g: Any, self: Any, *args: Any) -> Any:
+    return g.op("Cast", self, to_i=JitScalarType(_get_const(args[0], "i", "dtype")).onnx_type())
+
+
+def _pool_ceil_padding(input: Any, kernel_size: Sequence[int], stride: Sequence[int], padding: Sequence[int]) -> list[int]:
+    """Compute what a pooling with `ceil_mode` adds to the end of each axis.
+
+    It completes the last window that starts inside of the input or of its first padding. Raises SymbolicValueError if a size is
+    not known.
+    """
+    sizes = (_get_tensor_sizes(input) or [None] * len(padding))[-len(padding) :]
+    added = []
+    for size, kernel, step, pad in zip(sizes, kernel_size, stride, padding, strict=True):
+        if size is None:
+            _fail("get_pool_ceil_padding needs the sizes of its input", input)
+        windows = -(-(size + 2 * pad - kernel) // step) + 1
+        windows -= (windows - 1) * step >= size + pad
+        added.append(max(0, (windows - 1) * step + kernel - size - 2 * pad))
+    return added
+
+
+def _grid_sample_mode(mode_s: str) -> str:
+    """Return the mode of ONNX's GridSample from opset 20 on."""
+    return {"bilinear": "linear", "bicubic": "cubic"}.get(mode_s, mode_s)
 
 
 def _pad(mode: str) -> Callable[..., Any]:
@@ -107,12 +168,12 @@ def _wrap_cast(to_type: str) -> Callable[[Callable[..., Any]], Callable[..., Any
     return decorator
 
 
-def _wrap_negation(fn: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_negation(func: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a symbolic with two arguments so that its result is negated."""
 
-    @functools.wraps(fn)
+    @functools.wraps(func)
     def wrapper(g: Any, input: Any, other: Any) -> Any:
-        return g.op("Not", fn(g, input, other))
+        return g.op("Not", func(g, input, other))
 
     return wrapper
 
@@ -130,12 +191,16 @@ def _cast(kind: JitScalarType) -> Callable[..., Any]:
 
 
 REMOVED_SYMBOLICS: dict[str, Callable[..., Any]] = {
+    "__contains_": _contains,
     "__getitem_": _getitem,
+    "__is_": _is,
+    "__isnot_": _wrap_negation(_is),
     "_adaptive_pool": _pooling,
     "_avg_pool": _pooling,
     "_convert_padding_node": _convert_padding_node,
     "_interpolate": _interpolate_helper,
     "_len": _len,
+    "_list": lambda g, self: self,
     "_max_pool": _pooling,
     "_maybe_cast_reduce_op_input": _maybe_cast_reduce_op_input,
     "_prepare_onnx_paddings": _prepare_onnx_paddings,
@@ -143,7 +208,13 @@ REMOVED_SYMBOLICS: dict[str, Callable[..., Any]] = {
     "_reduce_with_dtype": _reduce_with_dtype_helper,
     "_shape_as_tensor": _size,
     "_slice": _slice_helper,
+    "_trunc_divide": _trunc_divide,
+    "aten__is_": _is,
+    "aten__isnot_": _wrap_negation(_is),
+    "convert_element_type": _convert_element_type,
+    "convert_grid_sample_mode": _grid_sample_mode,
     "dim": _dim,
+    "get_pool_ceil_padding": _pool_ceil_padding,
     "numel": _numel_helper,
     "overload_by_arg_count": _overload_by_arg_count,
     "reflection_pad": _pad("reflect"),
