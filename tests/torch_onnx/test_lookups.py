@@ -248,19 +248,18 @@ def test_what_others_import(name: str, opset: int) -> None:
 
 
 NOT_HERE = {
-    "quantized_": "take the packed weights of torch's quantized operators",
     "prim_": "TorchScript's own nodes: lists, numbers, branches; the capture has dealt with them",
     "_lstm_full _lstm_packed _one_hidden_rnn _generic_rnn": "pieces of the symbolic `lstm`, which is here",
-    "_kl_div_log_target_impl _kl_div_non_log_target_impl _unsupported_dropout _trunc_divide _all _any": "pieces of others",
+    "_kl_div_log_target_impl _kl_div_non_log_target_impl _unsupported_dropout _all _any": "pieces of others",
     "_dropout_returns_masked_input_and_mask _attention_scale _causal_attention_mask _compute_edge_sizes": "pieces of others",
-    "_affine_grid_generator _grid_sampler convert_grid_sample_mode": "pieces of others",
-    "_adjust_attributes_of_avg_pool _adjust_attributes_of_max_pool get_pool_ceil_padding": "pieces of the poolings",
+    "_affine_grid_generator _grid_sampler": "pieces of others",
+    "_adjust_attributes_of_avg_pool _adjust_attributes_of_max_pool": "pieces of the poolings",
     "_aten_max_pool_onnx _aten_max_pool_with_indices_onnx": "pieces of the poolings",
     "_get_im2col_indices_along_dim _get_im2col_output_shape _get_im2col_padded_input": "pieces of `im2col`",
     "_arithmetic_rshift": "a piece of `__rshift_` in torch 2.15",
-    "_cast_to_type _comparison_operator _constant_fill _try_cast_integer_to_float": "of opset 8",
-    "__contains_ __is_ __isnot_ aten__is_ aten__isnot_ _list onnx_placeholder _export": "TorchScript's own",
-    "convert_element_type noop_complex_operators unsupported_complex_operators": "decorators and lists of torch's registry",
+    "_comparison_operator _constant_fill": "of opset 8",
+    "onnx_placeholder _export": "TorchScript's own",
+    "noop_complex_operators unsupported_complex_operators": "lists of torch's registry",
 }
 """What torch.onnx's modules hold beside symbolics of operators, and why it is not here; nobody was found who imports it."""
 
@@ -271,7 +270,7 @@ def test_every_symbolic_of_torch_onnx_is_here(opset: int) -> None:
     ours = importlib.import_module(f"onnxexp_torch_onnx.symbolic_opset{opset}")
     names = [name for name, value in vars(theirs).items() if getattr(value, "__module__", None) == theirs.__name__]
     known = {each for names in NOT_HERE for each in names.split()}
-    left_out = {name for name in names if name in known or name.startswith(("quantized_", "prim_"))}
+    left_out = {name for name in names if name in known or name.startswith("prim_")}
     missing = {name for name in names if not hasattr(ours, name)}
     assert missing == left_out
 

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 import onnxexp
 import onnxexp_torch_onnx as onnx_exporter
 from onnxexp_autograd import Autograd
-from onnxexp_torch_onnx import symbolic_helper, symbolic_opset9, symbolic_opset10, symbolic_registry
+from onnxexp_torch_onnx import symbolic_helper, symbolic_opset8, symbolic_opset9, symbolic_opset10, symbolic_registry
 from onnxexp_torch_onnx.errors import SymbolicValueError, UnsupportedOperatorError
 
 SCALE, ZERO = 0.05, 3
@@ -115,13 +115,11 @@ def test_quantized_cat() -> None:
 
 
 def test_names_of_python_operators() -> None:
-    none = [None]
-
     def symbolic(g: Any, x: Any, like: Any) -> Any:
         value = [g.op("Constant", value_t=torch.tensor(number)) for number in (2, 3)]
         listed = g.op("prim::ListConstruct", *value)
         found = [
-            symbolic_opset9.__contains_(g, listed, value[1]), symbolic_opset9.__is_(g, x, g.scratch.value(none[0])),
+            symbolic_opset9.__contains_(g, listed, value[1]), symbolic_opset9.__is_(g, x, g.scratch.value(None)),
             symbolic_opset9.__isnot_(g, x, g.scratch.value(None)), symbolic_opset9.__contains_(g, listed, 7),
         ]  # fmt: skip
         ints = [g.op("Cast", each, to_i=onnx_exporter.TensorProtoDataType.FLOAT) for each in found]
@@ -137,6 +135,17 @@ def test_trunc_divide_and_casts() -> None:
         return symbolic_opset9._trunc_divide(g, g.op("Cast", half, to_i=1), g.op("Constant", value_t=torch.tensor(2.0)))
 
     assert run(symbolic, torch.tensor([-3.0, 5.0, 0.5]), torch.ones(3)).tolist() == [-1, 2, 0]
+
+
+def test_integers_as_floats_and_back() -> None:
+    def symbolic(g: Any, x: Any, like: Any) -> Any:
+        assert symbolic_opset8._try_cast_integer_to_float(g, x, x) == (None, x, x)
+        whole = g.op("Cast", x, to_i=onnx_exporter.TensorProtoDataType.INT32)
+        kind, made = symbolic_opset8._try_cast_integer_to_float(g, whole)
+        assert kind == "Int" and symbolic_opset8._cast_to_type(g, x, None) is x
+        return symbolic_opset8._cast_to_type(g, g.op("Div", made, g.op("Constant", value_t=torch.tensor(2.0))), kind)
+
+    assert run(symbolic, torch.tensor([3.5, 5.0]), torch.ones(2, dtype=torch.int32)).tolist() == [1, 2]
 
 
 def test_ceil_padding_of_a_pool() -> None:

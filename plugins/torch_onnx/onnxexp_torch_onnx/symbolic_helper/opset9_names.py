@@ -100,6 +100,25 @@ def _trunc_divide(g: Any, self: Any, other: Any) -> Any:
     return g.op("Cast", whole, to_i=kind.onnx_type())
 
 
+def _integers_as_floats(g: Any, *args: Any) -> tuple[Any, ...]:
+    """Cast integers to float32.
+
+    Returns the name of their dtype, or None where nothing is cast, and then the arguments.
+    """
+    kind = JitScalarType.from_value(args[0], JitScalarType.UNDEFINED)
+    if kind is JitScalarType.UNDEFINED or _is_fp(args[0]):
+        return (None, *args)
+    return kind.scalar_name(), *(g.op("Cast", arg, to_i=JitScalarType.FLOAT.onnx_type()) for arg in args)
+
+
+def _cast_to_type(g: Any, input: Any, to_type: str | None) -> Any:
+    """Cast to a dtype that `_try_cast_integer_to_float` has named.
+
+    None leaves the value as it is.
+    """
+    return input if to_type is None else g.op("Cast", input, to_i=JitScalarType.from_name(to_type).onnx_type())
+
+
 def _convert_element_type(g: Any, self: Any, *args: Any) -> Any:
     return g.op("Cast", self, to_i=JitScalarType(_get_const(args[0], "i", "dtype")).onnx_type())
 
@@ -197,6 +216,7 @@ REMOVED_SYMBOLICS: dict[str, Callable[..., Any]] = {
     "__isnot_": _wrap_negation(_is),
     "_adaptive_pool": _pooling,
     "_avg_pool": _pooling,
+    "_cast_to_type": _cast_to_type,
     "_convert_padding_node": _convert_padding_node,
     "_interpolate": _interpolate_helper,
     "_len": _len,
@@ -209,6 +229,7 @@ REMOVED_SYMBOLICS: dict[str, Callable[..., Any]] = {
     "_shape_as_tensor": _size,
     "_slice": _slice_helper,
     "_trunc_divide": _trunc_divide,
+    "_try_cast_integer_to_float": _integers_as_floats,
     "aten__is_": _is,
     "aten__isnot_": _wrap_negation(_is),
     "convert_element_type": _convert_element_type,
