@@ -150,7 +150,13 @@ def values_in(arg: Any) -> list[Value]:
     """Return the values in one argument: itself, or elements of nested lists."""
     if isinstance(arg, Value):
         return [arg]
-    return [value for element in arg for value in values_in(element)] if isinstance(arg, (list, tuple)) else []
+    found: list[Value] = []
+    for element in arg if isinstance(arg, (list, tuple)) else ():
+        if isinstance(element, Value):
+            found.append(element)
+        elif isinstance(element, (list, tuple)):
+            found += values_in(element)
+    return found
 
 
 def replace_values(arg: Any, replacement: Callable[[Value], Any]) -> Any:

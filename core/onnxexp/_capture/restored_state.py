@@ -39,7 +39,7 @@ def restored_state(model: torch.nn.Module, *, buffers: bool = True) -> Iterator[
         value
         for _, old in saved
         for value in (old if isinstance(old, list) else old.values())
-        if not _has_no_tensors(value) and id(value) not in containers
+        if type(value) not in _ATOMS and not _has_no_tensors(value) and id(value) not in containers
     ]
     model_buffers = {id(buffer): buffer for buffer in model.buffers()}
     leaves = pytree.tree_leaves([list(model_buffers.values()), attributes, [old for *_, old in scripted]])
@@ -53,7 +53,8 @@ def restored_state(model: torch.nn.Module, *, buffers: bool = True) -> Iterator[
         yield
     finally:
         for container, old in saved:
-            _restore_container(container, old)
+            if old or container:  # most attributes of most modules are empty
+                _restore_container(container, old)
         for owner, name, old in scripted:
             owner.setattr(name, old)
         for tensor, layout, version, old in contents:
@@ -73,7 +74,7 @@ def _restore_container(container: Any, old: Any) -> None:
     """Give a list or a dict its old elements."""
     if isinstance(container, list):
         container[:] = old
-    elif old or container:
+    else:
         for key in container.keys() - old.keys():
             del container[key]
         container.update(old)

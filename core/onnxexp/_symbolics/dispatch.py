@@ -54,6 +54,7 @@ class Dispatcher:
     def __init__(self, sources: Iterable[Source], prefer: Mapping[str, str] | None = None) -> None:
         self._prefer = dict(prefer or {})
         self._all = sorted(sources, key=lambda source: source.plugin)
+        self._claims: dict[str, list[Source]] = {}
         if self._prefer:
             self._check_preferences()
         self.conflicts = self._conflicts() if len({source.plugin for source in self._all}) > 1 else []
@@ -95,10 +96,12 @@ class Dispatcher:
 
     def _sources(self, op: str) -> list[Source]:
         """List the tables that claim an operator's overload, best first."""
-        claiming = [source for source in self._all if source.table.versions(op)]
-        if len(claiming) > 1:
-            claiming.sort(key=lambda source: (self.rank(op, source), source.plugin, op not in source.table.operators()))
-        return claiming
+        known = self._claims.get(op)
+        if known is None:
+            known = self._claims[op] = [source for source in self._all if source.table.versions(op)]
+            if len(known) > 1:
+                known.sort(key=lambda source: (self.rank(op, source), source.plugin, op not in source.table.operators()))
+        return known
 
     def rank(self, op: str, source: Source) -> tuple[bool, bool, bool]:
         """Return a sort key that puts the user's, preferred and overriding tables first."""

@@ -44,14 +44,15 @@ def is_quantized(model: Any) -> bool:
     """Return whether a model has quantized modules, tensors or packed parameters."""
     if not isinstance(model, torch.nn.Module):
         return False
-    if any(map(_is_of_torch, {type(module) for module in model.modules()})):
+    modules = list(model.modules())
+    if any(map(_is_of_torch, {type(module) for module in modules})):
         return True
     return any(
         any(
             is_packed(value) or _is_quantized_tensor(value) for value in _attributes(module).values() if type(value) not in _PLAIN
         )
         or (isinstance(module, torch.fx.GraphModule) and any(_replacement(node) for node in module.graph.nodes))
-        for module in model.modules()
+        for module in modules
     )
 
 

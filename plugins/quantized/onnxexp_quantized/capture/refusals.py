@@ -31,8 +31,10 @@ def check_model(model: Any, capture: str, quantized: bool) -> None:
 
 def _check_observers(model: torch.nn.Module) -> None:
     """Raise CaptureError for observers outside of fake quantizers."""
+    if not any(map(_is_observer, {type(module) for module in model.modules()})):
+        return
     inside = {id(part) for module in model.modules() if _is_fake_quantizer(module) for part in module.modules()}
-    found = [name for name, module in model.named_modules() if _is_observer(module) and id(module) not in inside]
+    found = [name for name, module in model.named_modules() if _is_observer(type(module)) and id(module) not in inside]
     if found:
         left = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
         raise CaptureError(
@@ -42,8 +44,8 @@ def _check_observers(model: torch.nn.Module) -> None:
         )
 
 
-def _is_observer(module: torch.nn.Module) -> bool:
-    return any(each.__module__.startswith(_OBSERVERS) for each in type(module).__mro__)
+def _is_observer(kind: type) -> bool:
+    return any(each.__module__.startswith(_OBSERVERS) for each in kind.__mro__)
 
 
 def _is_fake_quantizer(module: torch.nn.Module) -> bool:

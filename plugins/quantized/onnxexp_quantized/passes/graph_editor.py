@@ -13,7 +13,7 @@ import onnx_ir as ir
 import torch
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-from onnxexp.rewriting import TorchTensor, UniqueNames
+from onnxexp.rewriting import Rewriter, TorchTensor, UniqueNames
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _QUANTIZED = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
@@ -105,6 +105,8 @@ class QuantizedPass(ir.passes.InPlacePass):
     operators: frozenset[str] = frozenset()
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
+        if not Rewriter.may_find(model.graph, _QUANTIZED):
+            return ir.passes.PassResult(model, modified=False)
         nodes = list(ir.traversal.RecursiveGraphIterator(model.graph))
         if not any(node.op_type in _QUANTIZED for node in nodes):
             return ir.passes.PassResult(model, modified=False)

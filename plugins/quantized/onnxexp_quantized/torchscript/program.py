@@ -63,8 +63,9 @@ def programs_in(model: torch.nn.Module) -> Iterator[None]:
     """Replace the parts of a model that are quantized ones in TorchScript."""
     parts = [(owner, *part) for owner in model.modules() if not is_scripted(owner) for part in owner._modules.items()]
     programs = {part: as_program(part, quantized=False) for _, _, part in parts}
-    if calls_quantizing(model):
-        programs |= {part: _OnStandIns(part) for _, _, part in parts if is_scripted(part) and programs[part] is None}
+    others = {part for _, _, part in parts if programs[part] is None and is_scripted(part)}
+    if others and calls_quantizing(model):
+        programs |= {part: _OnStandIns(part) for part in others}
     with contextlib.ExitStack() as restore:
         for owner, name, part in parts:
             if programs[part] is not None:

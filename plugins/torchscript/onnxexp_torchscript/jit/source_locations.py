@@ -23,25 +23,28 @@ def _traced_line(source: str) -> tuple[str, int]:
 
     Without a line of the user, the innermost line in torch.nn counts.
     """
-    file, line = "", 0
+    inner = "", 0
     while source:
         frame, _, source = source.partition("\n")
-        name, _, number = frame.rpartition("): ")[0].rpartition("(")
-        if not name or not number.isdigit():
-            continue
-        is_users, is_torch_nn = _owner(name)
+        place, is_users, is_torch_nn = _frame(frame)
         if is_users:
-            return name, int(number)
-        if not file and is_torch_nn:
-            file, line = name, int(number)
-    return file, line
+            return place
+        if not inner[0] and is_torch_nn:
+            inner = place
+    return inner
 
 
-@functools.lru_cache(maxsize=4096)
-def _owner(file: str) -> tuple[bool, bool]:
-    """Return whether a file is the user's, and whether it is torch.nn's."""
-    place = SourceLocation(file=file)
-    return place.is_user_code, place.is_torch_nn
+@functools.lru_cache(maxsize=4096)  # most frames of a trace are those of torch.nn.Module, for each node
+def _frame(text: str) -> tuple[tuple[str, int], bool, bool]:
+    """Read a line of a call stack.
+
+    Returns file and line, whether they are the user's, and whether they are torch.nn's.
+    """
+    name, _, number = text.rpartition("): ")[0].rpartition("(")
+    if not name or not number.isdigit():
+        return ("", 0), False, False
+    place = SourceLocation(file=name)
+    return (name, int(number)), place.is_user_code, place.is_torch_nn
 
 
 def _scripted_line(source: str) -> tuple[str, int, str]:
