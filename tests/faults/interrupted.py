@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import io
 import os
 import signal
 import sys
@@ -21,6 +22,7 @@ _CHANGES = _NEED_SPACE | {"os.chmod", "os.remove", "os.rmdir", "shutil.rmtree"}
 """Python's audit events before a change. `ctypes.dlsym` is raised just before the call of renameat2."""
 _CALLS = {"copy_file_range", "fsync", "posix_fallocate", "sendfile", "tofile", "write"}
 """Functions of C that write, for which there is no audit event."""
+_IN_MEMORY = (io.BytesIO, io.StringIO)
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
@@ -67,7 +69,7 @@ class _Changes:
             self._change()
 
     def profile(self, frame: FrameType, event: str, called: Any) -> None:
-        if event == "c_call" and called.__name__ in _CALLS:
+        if event == "c_call" and called.__name__ in _CALLS and not isinstance(getattr(called, "__self__", None), _IN_MEMORY):
             self._change()
 
     def _change(self) -> None:

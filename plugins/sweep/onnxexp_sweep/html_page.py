@@ -38,7 +38,9 @@ def write(path: Path, title: str, rows: Sequence[Mapping[str, Any]], comparison:
 def page(title: str, rows: Sequence[_Row], comparison: Comparison | None = None) -> str:
     """Return the page of some rows of results, and of a comparison with earlier ones."""
     files = resources.files("onnxexp_sweep") / "page"
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined
+    )
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     return environment.from_string((files / "page.html").read_text("utf-8")).render(
         title=title,
