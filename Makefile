@@ -1,4 +1,4 @@
-# make demo | test-quick | test | test-full | third-parties | torchvision | transformers | conformance | optimizations | peer-suite | compat | faults | fuzz | lint | docs | bench | dist | setup | format | clean
+# make demo | test-quick | test | test-full | third-parties | libraries | torchvision | transformers | conformance | optimizations | peer-suite | compat | faults | fuzz | lint | docs | bench | dist | setup | format | clean
 #
 #   PYTHON  the interpreter that makes the environment (3.10 or newer)
 #   VENV    where the environment is; each target that needs it makes it, and makes it again after a pyproject.toml changed
@@ -33,7 +33,7 @@ SLOW_TESTS = serialize_accidents.py::test_a_kill_leaves_the_old_file read_ahead.
              state_and_wrappers.py::test_a_wrapped_model_exports_as_the_model_inside state_and_wrappers.py::test_a_compiled_function \
              folding.py::test_the_reason_why_a_node_is_not_folded_is_logged
 
-.PHONY: help setup demo test-quick test test-full third-parties torchvision transformers sweep conformance optimizations peer-suite compat faults fuzz lint docs format bench dist clean
+.PHONY: help setup demo test-quick test test-full third-parties libraries torchvision transformers sweep conformance optimizations peer-suite compat faults fuzz lint docs format bench dist clean
 .DELETE_ON_ERROR:
 
 help:
@@ -63,6 +63,10 @@ third-parties: setup
 	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > "$$($(VENV)/third-parties/bin/python -c 'import site; print(site.getsitepackages()[0])')/project.pth"
 	$(VENV)/third-parties/bin/python -m pip install --quiet --no-deps -r tests/torch_onnx/third-parties.txt
 	OMP_NUM_THREADS=1 PYTHONPATH=core:plugins/aten:plugins/autograd:plugins/torchscript:plugins/torch_onnx $(VENV)/third-parties/bin/python -m pytest -p no:xdist tests/torch_onnx/test_third_parties.py tests/torch_onnx/test_third_party_functions.py $(ARGS)
+
+# Libraries' own export functions, and models that libraries ship, through onnxexp and torch.onnx (hours; resumes): see tests/libraries.
+libraries: torchvision
+	$(BIN)/python -m tests.libraries --environment $(VENV)/libraries --out $(VENV)/libraries.jsonl --page $(ARGS)
 
 # torchvision beside the environment, built from Debian's source package (two minutes), and the tests that need it.
 torchvision: setup

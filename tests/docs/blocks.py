@@ -100,6 +100,9 @@ class Page:
         self.patch.chdir(self.folder)
         for variable in [name for name in os.environ if name.startswith("ONNXEXP_")]:
             self.patch.delenv(variable)
+        # the commands of an activated environment, with the page's own plugins
+        self.patch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+        self.patch.setenv("PYTHONPATH", str(self.site))
         self._write_script()
         torch.manual_seed(0)
         for number, block in enumerate(self.blocks, 1):
