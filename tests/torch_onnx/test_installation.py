@@ -80,6 +80,22 @@ def test_the_result_and_the_files_are_those_of_torch(tmp_path: Path) -> None:
     torch.testing.assert_close(program(X), (model(X),))
 
 
+class Several(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        y = x.relu()
+        return y, [torch.softmax(y, 1), x], {"sum": y + 1, "pair": (y + 2, None)}
+
+
+@pytest.mark.parametrize("model", [Model().eval(), Several()], ids=["Model", "Several"])
+@pytest.mark.parametrize("given", [None, ["first"]])
+def test_outputs_have_the_names_that_torch_gives_them(model: torch.nn.Module, given: list[str] | None) -> None:
+    expected = torch.onnx.export(model, (X,), dynamo=True, output_names=given, verbose=False)
+    with installed():
+        program: Any = torch.onnx.export(model, (X,), dynamo=True, output_names=given)
+    assert [each.name for each in program.model.graph.outputs] == [each.name for each in expected.model.graph.outputs]
+    program.verify()
+
+
 @pytest.mark.parametrize("included", [True, False])
 def test_weights_in_the_file(tmp_path: Path, included: bool) -> None:
     with installed():

@@ -16,6 +16,8 @@ import torch
 
 from onnxexp import CaptureError, OptionError, warn
 from onnxexp.frontends import signature_of
+from onnxexp.graph import Value
+from onnxexp.rewriting import UniqueNames
 from onnxexp_torch_onnx.errors import OnnxExporterWarning
 from onnxexp_torch_onnx.export_state import logging_to_stdout
 from onnxexp_torch_onnx.exporting import export
@@ -53,6 +55,7 @@ def serve(values: dict[str, Any], *, dynamo: bool) -> ONNXProgram | None:
     verbose = bool(options.pop("verbose", False))  # the log, where the former exporter prints the graph
     with torch_export(values.get("opset_version")), logging_to_stdout() if verbose else contextlib.nullcontext():
         program = _with_fewer_names({**_OPTIONS, **options})
+    _name_outputs(program, len(options.get("output_names") or ()))
     if axes is not None:
         _name_axes(program, axes)
     if file is not None:
@@ -137,6 +140,21 @@ def _traced_if_need_be(options: dict[str, Any]) -> ONNXProgram:
             f"the file is right at the example's sizes, and may be wrong at others, as torch.onnx's: {error}", OnnxExporterWarning
         )
         return program
+
+
+def _name_outputs(program: ONNXProgram, given: int) -> None:
+    """Name the outputs after the first `given` by the operators that make them.
+
+    These are the names that torch's newer exporter gives. An output that is an input keeps its name.
+    """
+    outputs = program.model.graph.outputs
+    captured = [value for value in program.record.graph.outputs if isinstance(value, Value)] if program.record else []
+    if len(captured) != len(outputs):
+        return
+    names = UniqueNames.of(program.model.graph)
+    for output, value in list(zip(outputs, captured, strict=True))[given:]:
+        if output.producer() is not None and output.name != value.name:
+            output.name = names.unique(value.name)
 
 
 def _name_axes(program: ONNXProgram, shapes: Any) -> None:
