@@ -38,9 +38,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SEEDS = 60
 KNOWN: dict[int, str] = {}
 """The seeds of the fixed set that fail, with the reason."""
-ONE_SIDED: dict[tuple[int, str], str] = {
-    (500052, "export"): "torch refuses tril_ of a view whose elements share memory, under torch.export only",
-}
+ONE_SIDED: dict[tuple[int, str], str] = {}
 """The seeds and frontends that refuse what the other takes, with the reason."""
 
 
