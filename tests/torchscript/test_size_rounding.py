@@ -45,7 +45,27 @@ def item(x: Tensor) -> Tensor:
     return x[:, (length.item() if isinstance(length, Tensor) else length) // 2 :]
 
 
-@pytest.mark.parametrize("model", [padded, half, filled, ratio, whole, item])
+def same_padding(x: Tensor) -> Tensor:
+    """Pad as TensorFlow does; timm's layers compute so in a trace, where a size is a tensor."""
+    length: Any = x.shape[1]
+    if isinstance(length, Tensor):
+        added = torch.clamp(((length / 2).ceil() - 1) * 2 + 3 - length, min=0)
+    else:
+        added = max((math.ceil(length / 2) - 1) * 2 + 3 - length, 0)
+    return functional.pad(x, (added // 2, added - added // 2))
+
+
+def rounded_floats(x: Tensor) -> Any:
+    """Return floats that are whole, as tensors in a trace."""
+    length: Any = x.shape[1]
+    if isinstance(length, Tensor):
+        half = (length / 2).floor()
+        return x * half, x + torch.clamp(half - 1, 2, 4), x - torch.clamp_max(length, 3), half.clamp_min(2) / x.exp()
+    half = float(length // 2)
+    return x * half, x + min(max(half - 1, 2), 4), x - min(length, 3), max(half, 2) / x.exp()
+
+
+@pytest.mark.parametrize("model", [padded, half, filled, ratio, whole, item, same_padding, rounded_floats])
 @pytest.mark.parametrize("opset", [11, 13, 20])
 def test_a_rounded_size_stays_one(model: Callable[[Tensor], Tensor], opset: int) -> None:
     program = exported(model, (torch.randn(2, 5),), capture="trace", dynamic_shapes=AXES, opset_version=opset)

@@ -307,6 +307,24 @@ def test_what_a_model_warns_of_before_it_fails_is_told() -> None:
         onnxexp.export(model, (X,), capture="trace")
 
 
+@pytest.mark.parametrize("capture", ["auto", "export"])
+def test_a_model_whose_sizes_take_torch_too_long_is_traced(monkeypatch: pytest.MonkeyPatch, capture: str) -> None:
+    def windows(x):
+        return x.view(-1, x.shape[1] // 2, 2) + 1
+
+    monkeypatch.setattr("onnxexp._capture.redirect._SLOW_CALL", 0.0)  # each call is slow, and the first one too much
+    monkeypatch.setattr("onnxexp._capture.redirect._PATIENCE", 1e-9)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        program = onnxexp.export(windows, (torch.randn(3, 4),), dynamic_shapes=({0: "n"},), capture=capture)
+    program.verify((torch.randn(7, 4),))
+    texts = [str(each.message) for each in caught if "so the model was traced" in str(each.message)]
+    assert len(texts) == (capture == "auto")
+    for text in texts:
+        assert "SlowSizes: __get__ took 0 s" in text and "strict=True" not in text
+        assert "to fix this, use capture='trace', or wait with capture='export'" in text
+
+
 def test_what_cannot_be_exported_is_traced_with_a_warning() -> None:
     def decides(x):
         return x + 1 if x.sum() > 0 else x - 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CellType, CodeType, FunctionType, MappingProxyType
 from typing import Any, TypeAlias
@@ -25,6 +26,12 @@ Rows: TypeAlias = Iterable[tuple[Any, str, Replacement]]
 
 _CHECKS = dict.fromkeys(("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"), lambda *tensors: False)
 """torch's tests for a mode or a tensor's class that takes a call, answered for a call that has neither."""
+
+
+_SLOW_CALL = 1.0
+"""Seconds from which on a call counts as slow; few take a tenth of it in a capture of any size."""
+_PATIENCE = 10.0
+"""Seconds of slow calls after which `Impatient` gives up."""
 
 
 def _in_captures(original: Callable[..., Any], replacement: Replacement) -> Callable[..., Any]:
@@ -124,6 +131,35 @@ class Redirect(TorchFunctionMode):
         return self._copies[func]
 
 
+class SlowSizes(RuntimeError):
+    """A capture takes too long, since its sizes become expressions that grow."""
+
+
+class Impatient(Redirect):
+    """Redirect calls, and give up after slow ones.
+
+    torch simplifies the sizes of each result. Where a model rounds sizes up and divides them again and again, as DaViT and Hiera
+    do for their windows, the expressions grow, and each such call takes several times as long as the one before.
+    """
+
+    _slow = 0.0
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        if torch.compiler.is_dynamo_compiling():
+            return super().__torch_function__(func, types, args, kwargs)
+        begin, before = time.perf_counter(), self._slow
+        result = super().__torch_function__(func, types, args, kwargs)
+        spent = time.perf_counter() - begin - (self._slow - before)  # without slow calls inside of it
+        if spent > _SLOW_CALL:
+            self._slow += spent
+            if self._slow > _PATIENCE:
+                raise SlowSizes(
+                    f"{getattr(func, '__name__', func)} took {spent:.0f} s, since sizes of its tensors are expressions that "
+                    "torch takes longer and longer to simplify; to fix this, use capture='trace', or wait with capture='export'"
+                )
+        return result
+
+
 def _classes(types: Any) -> list[Any]:
     """Return the classes of tensors that define torch's functions themselves.
 
@@ -180,6 +216,7 @@ def redirected(
     model: torch.nn.Module | None = None,
     *,
     attributes: bool = False,
+    impatient: bool = False,
     compositions: Mapping[Any, Callable[..., Any]] = MappingProxyType({}),
 ) -> contextlib.AbstractContextManager[Any]:
     """Redirect calls of torch's functions in this thread.
@@ -194,6 +231,7 @@ def redirected(
         attributes: Replace attributes, in captures of torch.export. For its strict mode, since Dynamo traces a mode for functions
             as part of the model, and for functions that no mode sees, such as torch's own helpers. Other threads call wrappers
             that change nothing.
+        impatient: Raise `SlowSizes` after 10 seconds of slow calls in the model's forward.
         compositions: Functions by torch's function, in the model's forward only. Each gets torch's function, the arguments as a
             tuple, and those by keyword as a dictionary. A replacement of the same function gets it as torch's function.
     """
@@ -209,7 +247,7 @@ def redirected(
     names = frozenset(function.__name__ for function in table)
     for function, composition in compositions.items():
         table[function] = functools.partial(_composed, table.get(function, _call), composition)
-    return _in_forward(model, Redirect(table, names), patches)
+    return _in_forward(model, (Impatient if impatient else Redirect)(table, names), patches)
 
 
 def _chained(first: Replacement, second: Replacement, original: Callable[..., Any], *args: Any, **options: Any) -> Any:

@@ -18,7 +18,7 @@ from onnxexp._capture.example_inputs import adapted_inputs, describe_enlargement
 from onnxexp._capture.fitting_examples import fitting_example
 from onnxexp._capture.kept_tensors import assigned_attributes, warn_of_kept_tensors
 from onnxexp._capture.preserved_model import preserved_model
-from onnxexp._capture.redirect import redirected
+from onnxexp._capture.redirect import SlowSizes, redirected
 from onnxexp._capture.restored_state import restored_state
 from onnxexp._capture.source_lines import model_error, record_user_lines
 from onnxexp._capture.torch_state import model_mode, silence_torch_export, torch_mode, unwind_functorch
@@ -209,7 +209,7 @@ def _export_example(
                 if not strict and _register_output_classes(model, example, example_kwargs, changed):
                     continue
                 reason = explain(failure, spec, changed, before)
-                if branches_on_values(failure):
+                if branches_on_values(failure) or isinstance(failure, SlowSizes):
                     error_class, attempts = _RefusedAtAllSizes if error_class is CaptureRefused else error_class, attempts[:1]
             failures.setdefault(reason, []).append(f"torch.export (strict={attempts.pop(0)})")
     reasons = [f"{' and '.join(strategies)}: {reason}" for reason, strategies in failures.items()]
@@ -229,7 +229,9 @@ def _export(
         record_user_lines(),
         record_guard_sources(),
         exact_reshape_sizes(),
-        redirected(rows, model, attributes=strict) if rows else contextlib.nullcontext(),
+        redirected(rows, model, attributes=strict, impatient=context.options.capture == "auto")
+        if rows
+        else contextlib.nullcontext(),
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always")  # most of them concern torch's internals only

@@ -156,6 +156,8 @@ _FUNCTIONS: list[Callable[..., Any]] = [
 _CONSTANT: dict[str, Callable[..., Any]] = {f"aten::{function.__name__}": function for function in _FUNCTIONS}
 _CONSTANT |= {"aten::__lshift__": operator.lshift, "aten::__rshift__": operator.rshift, "aten::bin": bin, "aten::hex": hex}
 """Python functions of known numbers."""
+_CLAMPS = {"aten::clamp": (0, 1), "aten::clamp_min": (0,), "aten::clamp_max": (1,)}
+"""The bounds that an operator takes after the number: the lower one is 0, the upper one 1."""
 _SAME = {"aten::item", "aten::ScalarImplicit", "aten::_local_scalar_dense", "prim::NumToTensor", "aten::contiguous"}
 
 
@@ -166,6 +168,8 @@ def computes(packet: str, args: Sequence[Any]) -> bool:
     name = packet.rstrip("_") if not packet.endswith("__") else packet
     if name in _CONSTANT:
         return all(isinstance(unwrap(arg), (bool, int, float)) for arg in args)
+    if name in _CLAMPS:
+        return is_number(args[0]) and all(is_number(arg) or arg is None for arg in args[1:])
     known = name in _BINARY or name in _UNARY or name in _SAME
     return known and all(is_number(arg) or arg is None or isinstance(arg, str) for arg in args[:2]) and is_number(args[0])
 
@@ -178,13 +182,33 @@ def compute(writer: Writer, packet: str, args: Sequence[Any]) -> Any:
         result: Any = _CONSTANT[name](*map(unwrap, args))
     elif name in _SAME:
         return unwrap(args[0]) if name.startswith(("aten::item", "aten::Scalar", "aten::_local")) else args[0]
+    elif name in _CLAMPS:
+        result = _clamped(writer, name, args)
     elif name in _BINARY:
         result = _binary(writer, name, args)
     else:
         target, function = _UNARY[name]
         result = writer.number(target, function, [unwrap(args[0])])
     unwraps = name in ("aten::Int", "aten::IntImplicit", "aten::Float", "aten::FloatImplicit", "aten::Bool")
-    return wrap(result) if wrapped and not unwraps else result
+    return _like_tensor(wrap(result), args) if wrapped and not unwraps else result
+
+
+def _like_tensor(number: Number, args: Sequence[Any]) -> Number:
+    """Give a whole number the dtype of the 0-d tensor that it is in a trace.
+
+    ``(n / 2).ceil()`` is a float there, as is what is computed from it.
+    """
+    floating = [arg.dtype for arg in args[:2] if isinstance(arg, Number) and arg.dtype.is_floating_point]
+    return Number(number.value, floating[0]) if floating and number.dtype == torch.int64 else number
+
+
+def _clamped(writer: Writer, name: str, args: Sequence[Any]) -> Any:
+    result = unwrap(args[0])
+    for bound, limit in zip(_CLAMPS[name], map(unwrap, args[1:]), strict=False):
+        if limit is not None:
+            target, function = _BINARY["prim::min" if bound else "prim::max"]
+            result = writer.number(target, function, [result, limit])
+    return result
 
 
 def _binary(writer: Writer, name: str, args: Sequence[Any]) -> Any:
