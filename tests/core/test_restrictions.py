@@ -245,6 +245,29 @@ def refusing(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
+def windows_and_back(x: torch.Tensor) -> torch.Tensor:
+    """Split an image into windows and join them, with the number of images from theirs, as Swin does."""
+    n, h, w, c = x.shape
+    windows = x.view(n, h // 4, 4, w // 4, 4, c).transpose(2, 3).reshape(-1, 16, c) * 2
+    images = int(windows.shape[0] / (h * w / 4 / 4))
+    whole = windows.view(images, h // 4, w // 4, 4, 4, -1).transpose(2, 3).reshape(images, h, w, -1)
+    return whole + x if images == n else whole
+
+
+def a_branch_on_windows(x: torch.Tensor) -> torch.Tensor:
+    y = x.view(1, x.shape[1] // 4, 4, -1).sum(2)
+    return y * 2 if x.shape[1] % 8 == 0 else y
+
+
+def test_a_condition_that_holds_wherever_the_views_fit_is_not_told() -> None:
+    image, axes = torch.rand(1, 8, 12, 3), ({1: "h", 2: "w"},)
+    assert told(windows_and_back, image, shapes=axes) == []
+    program = onnxexp.export(windows_and_back, (image,), capture="export", dynamic_shapes=axes)
+    for size in [(4, 4), (16, 4), (28, 40)]:
+        program.verify((torch.rand(1, *size, 3),))
+    assert told(a_branch_on_windows, image, shapes=axes) == ["h % 8 == 0"]
+
+
 @pytest.mark.parametrize(
     "model",
     [

@@ -41,6 +41,8 @@ from onnxexp._torch_export.symbol_names import InputSize, input_symbols, symbol_
 from onnxexp._user_warnings import warn
 
 _Ends: TypeAlias = "Callable[[], Collection[frozenset[sympy.Symbol]]]"
+_ELEMENTS = "infer_size", torch._prims_common.__file__
+"""torch's function that compares the numbers of elements of a tensor and its view, and its file."""
 _SLICE = "_compute_slice_index"
 _OPERATORS = {_SLICE, "split"}
 """torch's functions with a guard that determines a result: the length of a slice, the number of parts of a split."""
@@ -217,16 +219,28 @@ def conditions(program: ExportedProgram, spec: DynamicSpec, fixed: bool = False,
     merged = _merged(env, symbols)
     found: dict[sympy.Expr, str] = {}
     ends = functools.cache(lambda: ends_of_slices(program, static=True))  # few programs need it
+    needed = [guard.expr.xreplace(merged) for guard in env.guards if _is_needed_by_view(guard)]
     for guard, source in _decisions(env, program, fixed, known):
         if not samples.keys().isdisjoint(guard.free_symbols):
             expr = guard.xreplace(merged)
             counts = expr not in found and _restricts_inputs(env, expr)
             line = _source_line(env, source, expr, fixed, ends) if counts else ""
-            if line and not _always_holds(env, expr, small if _counts_at_one(source) else samples, found):
+            points = small if _counts_at_one(source) else samples
+            if line and not _always_holds(env, expr, points, (*found, *needed)):
                 found[expr] = line
         elif isinstance(source, SourceLocation) and free_unbacked_symbols(guard):
             found[guard] = str(source)
     return {expr: f"{names.condition(expr)} ({line})" for expr, line in found.items()}
+
+
+def _is_needed_by_view(guard: ShapeGuard) -> bool:
+    """Return whether a view has as many elements as its tensor only where a guard holds.
+
+    The model fails at other sizes, as a view into windows does at sizes that are no multiples. A condition that holds at all
+    sizes that are left is none.
+    """
+    source = source_of(guard)
+    return isinstance(guard.expr, sympy.Eq) and source is not None and (source.name, source.filename) == _ELEMENTS
 
 
 def _counts_at_one(source: _GuardSource | SourceLocation) -> bool:
