@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import os
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, TypeAlias
 
@@ -36,6 +35,7 @@ from onnxexp._capture.torch_state import is_exporting, replace_attributes
 from onnxexp._request.dynamic_shapes import DynamicSpec, user_inputs
 from onnxexp._source_location import SourceLocation, is_installed, is_torch_nn, is_user_code, only_raises_or_warns
 from onnxexp._torch_export.program_modes import shape_env
+from onnxexp._torch_export.sampled_conditions import LEAST, STEPS, always_holds, holds, sample_sizes
 from onnxexp._torch_export.squeezed_axes import compared_with_one, ends_of_slices, is_returned_squeeze, possibly_one
 from onnxexp._torch_export.symbol_names import InputSize, input_symbols, symbol_names
 from onnxexp._user_warnings import warn
@@ -48,11 +48,6 @@ _OPERATORS = {_SLICE, "split"}
 """torch's functions with a guard that determines a result: the length of a slice, the number of parts of a split."""
 _DYNAMO = os.path.join(os.path.dirname(torch.__file__), "_dynamo") + os.sep
 """The folder of Dynamo, which interprets the user's code in strict mode. It also checks its own guards, in `guards`."""
-_STEPS = (*range(32), 62, 98, 126, 254, 997, 4094, 100_000)
-"""Offsets from the least size at which a condition is evaluated; one that holds at all of them counts as always true."""
-_LEAST, _LEAST_NUMBER = 2, -40
-"""The least sample of a size and of a number. torch.export assumes no size of 0 or 1; an input number may be negative.
-Where squeeze and chunk compare a size with 1, the samples include 1."""
 _CONVERSIONS = {"guard_int", "guard_float"}
 """torch's functions that convert a symbolic number to its value in the example."""
 _NUMBER_FIX = "Write that line with operators that take any size, or leave the axis out of dynamic_shapes / dynamic_axes."
@@ -148,9 +143,9 @@ def restrictions(program: ExportedProgram, spec: DynamicSpec) -> dict[str, Calla
     Warns of those that narrow the range that was asked for.
     """
     symbols, names, found = input_symbols(program, spec), symbol_names(program, spec, each=True), conditions(program, spec)
-    env, samples = shape_env(program), {symbol: _samples(size, _LEAST) for symbol, size in symbols.items()}
+    env, samples = shape_env(program), {symbol: sample_sizes(size, LEAST) for symbol, size in symbols.items()}
     for expr in _stored_guards(program, env):
-        if _restricts_inputs(env, expr) and not _always_holds(env, expr, samples, found):
+        if _restricts_inputs(env, expr) and not always_holds(env, expr, samples, found):
             unit = isinstance(expr, (sympy.Ne, sympy.Gt)) and sympy.S.One in expr.args  # most operators compare with 1
             found[expr] = "" if unit else f"{names.condition(expr)} (a guard of the given program)"
     for expr in _ends_within_axes(env, program, _merged(env, symbols)):  # a mask for the tokens: refused, without a warning
@@ -215,7 +210,7 @@ def conditions(program: ExportedProgram, spec: DynamicSpec, fixed: bool = False,
     from earlier guards count with `known` only if Dynamo or an installed package evaluated them: they may be checks of torch.nn.
     """
     env, symbols, names = shape_env(program), input_symbols(program, spec), symbol_names(program, spec, each=True)
-    samples, small = ({symbol: _samples(size, least) for symbol, size in symbols.items()} for least in (_LEAST, 1))
+    samples, small = ({symbol: sample_sizes(size, least) for symbol, size in symbols.items()} for least in (LEAST, 1))
     merged = _merged(env, symbols)
     found: dict[sympy.Expr, str] = {}
     ends = functools.cache(lambda: ends_of_slices(program, static=True))  # few programs need it
@@ -226,7 +221,7 @@ def conditions(program: ExportedProgram, spec: DynamicSpec, fixed: bool = False,
             counts = expr not in found and _restricts_inputs(env, expr)
             line = _source_line(env, source, expr, fixed, ends) if counts else ""
             points = small if _counts_at_one(source) else samples
-            if line and not _always_holds(env, expr, points, (*found, *needed)):
+            if line and not always_holds(env, expr, points, (*found, *needed)):
                 found[expr] = line
         elif isinstance(source, SourceLocation) and free_unbacked_symbols(guard):
             found[guard] = str(source)
@@ -234,10 +229,10 @@ def conditions(program: ExportedProgram, spec: DynamicSpec, fixed: bool = False,
 
 
 def _is_needed_by_view(guard: ShapeGuard) -> bool:
-    """Return whether a view has as many elements as its tensor only where a guard holds.
+    """Return whether a view fits its tensor only where a guard holds.
 
-    The model fails at other sizes, as a view into windows does at sizes that are no multiples. A condition that holds at all
-    sizes that are left is none.
+    The numbers of elements must be equal. The model fails at other sizes, as a view into windows does at sizes that are no
+    multiples. A condition that holds at all sizes that are left is none.
     """
     source = source_of(guard)
     return isinstance(guard.expr, sympy.Eq) and source is not None and (source.name, source.filename) == _ELEMENTS
@@ -276,11 +271,11 @@ def _decisions(
 def ranks_of_call(program: ExportedProgram, spec: DynamicSpec) -> set[str]:
     """Return the names of the outputs whose rank depends on the sizes of a call."""
     env, symbols = shape_env(program), input_symbols(program, spec)
-    samples = {symbol: _samples(size, 1) for symbol, size in symbols.items()}
+    samples = {symbol: sample_sizes(size, 1) for symbol, size in symbols.items()}
 
     def may_be_one(size: torch.SymInt) -> bool:
         kept = sympy.Ne(size.node.expr, 1)
-        return bool(free_unbacked_symbols(size)) or not _always_holds(env, kept, samples, ())
+        return bool(free_unbacked_symbols(size)) or not always_holds(env, kept, samples, ())
 
     nodes = filter(is_returned_squeeze, program.graph.nodes)
     return {node.name for node in nodes if any(map(may_be_one, possibly_one(node).values()))}
@@ -291,7 +286,7 @@ def _ranges(program: ExportedProgram, symbols: _Symbols) -> Iterator[sympy.Expr]
     for symbol, size in symbols.items():
         known = program.range_constraints.get(symbol, ValueRanges.unknown_int())
         low, high = (known.lower, known.upper) if size.request is None else size.range
-        if low > _LEAST:
+        if low > LEAST:
             yield sympy.Ge(symbol, low)
         if high < int_oo:
             yield sympy.Le(symbol, high)
@@ -306,7 +301,7 @@ def _allows(condition: sympy.Expr, symbols: _Symbols, leaves: Sequence[Any]) -> 
         for size, shape in shapes
         if len(shape) > (size.axis or -1)
     }
-    return _holds(condition, {symbol: sympy.Integer(size) for symbol, size in sizes.items()})
+    return holds(condition, {symbol: sympy.Integer(size) for symbol, size in sizes.items()})
 
 
 def _restricts_inputs(env: ShapeEnv, expr: sympy.Expr) -> bool:
@@ -351,8 +346,8 @@ def _bounds_slice(expr: sympy.Expr, ends: _Ends) -> bool:
     result is smaller than the program records. So is an end within another axis that is longer in the example, and an end
     within a static axis of an input, which `ends` lists by the symbols.
     """
-    upper = dict.fromkeys(expr.free_symbols, sympy.Integer(_STEPS[-1]))
-    bounds = isinstance(expr, (sympy.Le, sympy.Ge)) and len(upper) == 1 and not _holds(expr, upper)
+    upper = dict.fromkeys(expr.free_symbols, sympy.Integer(STEPS[-1]))
+    bounds = isinstance(expr, (sympy.Le, sympy.Ge)) and len(upper) == 1 and not holds(expr, upper)
     return bounds and expr.free_symbols not in ends()
 
 
@@ -373,39 +368,3 @@ def _unit_size(env: ShapeEnv, expr: sympy.Expr) -> sympy.Expr | None:
         if other.is_Integer and size.xreplace(env.backed_var_to_val) in (0, 1) and fails_at_two:
             return size
     return None
-
-
-def _always_holds(
-    env: ShapeEnv, expr: sympy.Expr, samples: Mapping[sympy.Symbol, list[sympy.Integer]], known: Iterable[sympy.Expr]
-) -> bool:
-    """Return whether a condition follows from the `known` ones at all samples.
-
-    The sizes are changed together and one by one.
-    """
-    example = {symbol: env.backed_var_to_val[symbol] for symbol in expr.free_symbols}
-    sizes = {symbol: samples[symbol] for symbol in example if symbol in samples}
-    together = (dict(zip(sizes, point, strict=True)) for point in zip(*sizes.values(), strict=False))
-    alone = ({**example, symbol: size} for symbol in sizes for size in sizes[symbol] if len(sizes) > 1)
-    points = itertools.chain(together, alone)
-    return all(
-        _holds(expr, point) or not all(_holds(other, {**env.backed_var_to_val, **point}) for other in known) for point in points
-    )
-
-
-def _samples(size: InputSize, least: int) -> list[sympy.Integer]:
-    """Return the sample sizes of an axis within the user's range."""
-    low, high = size.range
-    low = max(low, least if size.axis is not None else _LEAST_NUMBER)
-    steps = [low + step for step in _STEPS if low + step <= high]
-    return [sympy.Integer(step) for step in (*steps, *([high] if high < int_oo else ()))]
-
-
-def _holds(expr: sympy.Expr, sizes: Mapping[sympy.Symbol, sympy.Integer]) -> bool:
-    """Return whether a condition holds at these sizes.
-
-    True where it cannot be computed (the remainder of a negative size): eager does not accept such sizes.
-    """
-    try:
-        return expr.xreplace(sizes) is not sympy.false
-    except (ArithmeticError, AssertionError, TypeError, ValueError):
-        return True
