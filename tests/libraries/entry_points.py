@@ -207,3 +207,33 @@ def lightly(folder: Path) -> Exported:
     x, file = torch.randn(2, 3, 4, 4), folder / "model.onnx"
     torch.onnx.export(model, x, str(file), input_names=["x"], dynamic_axes={"x": {0: "n"}}, dynamo=False)
     return Exported(file, model, [(x,), (torch.randn(5, 3, 4, 4),)])
+
+
+@CASES("python-doctr", "a CRNN", "crnn_mobilenet_v3_small", (32, 128), {"vocab": "abc"})
+@CASES("python-doctr", "PARSeq", "parseq", (32, 128), {"vocab": "abc"})
+@CASES("python-doctr", "DBNet", "db_resnet34", (256, 256), {})
+def doctr(folder: Path, name: str, size: tuple[int, int], options: dict[str, Any]) -> Exported:
+    from doctr import models
+    from doctr.models.utils import export_model_to_onnx
+
+    group = models.detection if name.startswith("db") else models.recognition
+    model = getattr(group, name)(pretrained=False, pretrained_backbone=False, exportable=True, **options).eval()
+    x = torch.rand(1, 3, *size)
+    path = export_model_to_onnx(model, str(folder / name), dummy_input=x)
+
+    def eager(given: torch.Tensor) -> Any:
+        return model(given)["logits"]
+
+    return Exported(Path(path), eager, [(x,), (torch.rand(3, 3, *size),)])
+
+
+@CASES("rfdetr", "RFDETRNano.export")
+def rfdetr(folder: Path) -> Exported:
+    from rfdetr import RFDETRNano
+
+    detector = RFDETRNano(pretrain_weights=None, device="cpu")
+    detector.export(output_dir=str(folder), simplify=False)
+    model = detector.model.model.to("cpu").eval()
+    model.export()
+    size = detector.model.resolution
+    return Exported(next(folder.rglob("*.onnx")), model, [(torch.rand(1, 3, size, size),)])
