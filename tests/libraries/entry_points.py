@@ -232,7 +232,7 @@ def rfdetr(folder: Path) -> Exported:
     from rfdetr import RFDETRNano
 
     detector = RFDETRNano(pretrain_weights=None, device="cpu")
-    detector.export(output_dir=str(folder), simplify=False)
+    detector.export(output_dir=str(folder))
     model = detector.model.model.to("cpu").eval()
     model.export()
     size = detector.model.resolution

@@ -180,9 +180,22 @@ class ByAddress(nn.Module):
         return x * self.table[self.weight.data_ptr()]
 
 
+class ViewByAddress(ByAddress):
+    """Looks a view of a parameter up, which an object outside of the modules refers to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.others = [lambda: weight[slice(None)]]
+        weight = self.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.table[self.others[0]().data_ptr()] * self.table[self.weight[:2].data_ptr()]
+
+
+@pytest.mark.parametrize("make", [ByAddress, ViewByAddress])
 @pytest.mark.parametrize("capture", ["trace", "auto"])
-def test_a_parameter_is_found_by_its_address(capture: str) -> None:
-    model, x = ByAddress(), torch.randn(2, 3)
+def test_a_parameter_is_found_by_its_address(capture: str, make: type[ByAddress]) -> None:
+    model, x = make(), torch.randn(2, 3)
     program = onnxexp.export(model, (x,), capture=capture)
     torch.testing.assert_close(program(x), model(x))
     assert model.weight.data_ptr() in model.table

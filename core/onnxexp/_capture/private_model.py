@@ -67,7 +67,7 @@ def private_tensors(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
     except _Inseparable:
         private = model
     try:
-        with replace_attributes(_addresses({id(clone) for _, clone in clones})):
+        with replace_attributes(_addresses({_storage(tensor) for pair in clones for tensor in pair})):
             yield private
     finally:
         with torch.no_grad():
@@ -204,15 +204,22 @@ class _Copier:
                 yield from self._globals(function, constant)
 
 
-def _addresses(clones: set[int]) -> list[tuple[Any, str, Any]]:
+def _addresses(storages: set[int | None]) -> list[tuple[Any, str, Any]]:
     """Return a replacement of `data_ptr`, by which a clone is where its original is.
 
-    torch's own function copies the memory first, and a model may look a parameter up by its address.
+    torch's own function copies the memory first, of the original too, and a model may look a parameter up by its address, or by
+    that of a view of it.
     """
     read, copy = getattr(torch.Tensor, "const_data_ptr", None), torch.Tensor.data_ptr  # torch 2.11 lacks the first
-    if read is None or not clones:
+    known = storages - {None}
+    if read is None or not known:
         return []
-    return [(torch.Tensor, "data_ptr", lambda tensor: read(tensor) if id(tensor) in clones else copy(tensor))]
+    return [(torch.Tensor, "data_ptr", lambda tensor: (read if _storage(tensor) in known else copy)(tensor))]
+
+
+def _storage(tensor: torch.Tensor) -> int | None:
+    """Return what identifies the storage of a tensor, or None if it has none."""
+    return tensor.untyped_storage()._cdata if torch._C._has_storage(tensor) else None
 
 
 def _is_copyable(kind: type) -> bool:
