@@ -68,7 +68,7 @@ def segmentation(name: str) -> LibraryModel:
     import segmentation_models_pytorch
 
     model = getattr(segmentation_models_pytorch, name)("resnet18", encoder_weights=None)
-    return images(model, (2, 64, 96), (3, 96, 64), (2, 128, 128))
+    return images(model, (2, 128, 160), (3, 160, 128), (2, 192, 192))
 
 
 @CASES("segmentation-models-pytorch", "DPT")
