@@ -20,6 +20,7 @@ import ctypes
 import errno
 import os
 import shutil
+import stat
 import sys
 import tempfile
 import time
@@ -72,7 +73,7 @@ class OutputFolder:
         with _system_errors_with_fix(given):
             folder = os.path.realpath(given)
             parent = os.path.dirname(folder)
-            if os.path.lexists(folder) and not os.path.isdir(folder):
+            if _is_no_folder(folder):
                 raise OptionError(f"{given} is a file: give a folder")
             if not os.path.isdir(parent):
                 raise OptionError(f"the folder {parent} does not exist: create it, or choose another place")
@@ -105,6 +106,17 @@ class OutputFolder:
     def written_files(self) -> list[str]:
         """Return the names of the files that the last export wrote into the folder."""
         return sorted(name for name, _ in listed_files(self._given))
+
+
+def _is_no_folder(path: str) -> bool:
+    """Return whether something else than a folder is at a path.
+
+    One call decides: between two, another export may take the old folder away.
+    """
+    try:
+        return not stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 def _check_writable(folder: str, given: str) -> None:
