@@ -140,7 +140,7 @@ def page() -> str:
 
 def _count(title: str, group: list[Row]) -> str:
     kinds = [outcome(row)[0] for row in group]
-    return f"| {title.partition('.')[0]} | {' | '.join(str(kinds.count(kind)) for kind in ('same', 'differs', 'absent'))} |"
+    return f"| {title.partition('.')[0]} | {' | '.join(str(kinds.count(kind)) for kind in ('same', 'different', 'absent'))} |"
 
 
 def _section(title: str, group: list[Row], releases: list[str]) -> str:
