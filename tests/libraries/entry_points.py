@@ -95,7 +95,6 @@ def monai(folder: Path, residual: bool) -> Exported:
 @CASES("torch_geometric", "safe_onnx_export")
 def torch_geometric(folder: Path) -> Exported:
     from torch_geometric.nn import SAGEConv
-    from torch_geometric.utils import scatter  # noqa: F401 - the library's registrations
 
     try:
         from torch_geometric import safe_onnx_export

@@ -313,7 +313,7 @@ def test_a_model_whose_sizes_take_torch_too_long_is_traced(monkeypatch: pytest.M
         return x.view(-1, x.shape[1] // 2, 2) + 1
 
     monkeypatch.setattr("onnxexp._capture.redirect._SLOW_CALL", 0.0)  # each call is slow, and the first one too much
-    monkeypatch.setattr("onnxexp._capture.redirect._PATIENCE", 1e-9)
+    monkeypatch.setattr("onnxexp._capture.redirect._SLOW_CALLS", 1e-9)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         program = onnxexp.export(windows, (torch.randn(3, 4),), dynamic_shapes=({0: "n"},), capture=capture)

@@ -26,12 +26,10 @@ Rows: TypeAlias = Iterable[tuple[Any, str, Replacement]]
 
 _CHECKS = dict.fromkeys(("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"), lambda *tensors: False)
 """torch's tests for a mode or a tensor's class that takes a call, answered for a call that has neither."""
-
-
 _SLOW_CALL = 1.0
 """Seconds from which on a call counts as slow; few take a tenth of it in a capture of any size."""
-_PATIENCE = 10.0
-"""Seconds of slow calls after which `Impatient` gives up."""
+_SLOW_CALLS = 10.0
+"""Seconds of slow calls after which `TimedRedirect` gives up."""
 
 
 def _in_captures(original: Callable[..., Any], replacement: Replacement) -> Callable[..., Any]:
@@ -135,7 +133,7 @@ class SlowSizes(RuntimeError):
     """A capture takes too long, since its sizes become expressions that grow."""
 
 
-class Impatient(Redirect):
+class TimedRedirect(Redirect):
     """Redirect calls, and give up after slow ones.
 
     torch simplifies the sizes of each result. Where a model rounds sizes up and divides them again and again, as DaViT and Hiera
@@ -152,7 +150,7 @@ class Impatient(Redirect):
         spent = time.perf_counter() - begin - (self._slow - before)  # without slow calls inside of it
         if spent > _SLOW_CALL:
             self._slow += spent
-            if self._slow > _PATIENCE:
+            if self._slow > _SLOW_CALLS:
                 raise SlowSizes(
                     f"{getattr(func, '__name__', func)} took {spent:.0f} s, since sizes of its tensors are expressions that "
                     "torch takes longer and longer to simplify; to fix this, use capture='trace', or wait with capture='export'"
@@ -216,7 +214,6 @@ def redirected(
     model: torch.nn.Module | None = None,
     *,
     attributes: bool = False,
-    impatient: bool = False,
     compositions: Mapping[Any, Callable[..., Any]] = MappingProxyType({}),
 ) -> contextlib.AbstractContextManager[Any]:
     """Redirect calls of torch's functions in this thread.
@@ -231,23 +228,34 @@ def redirected(
         attributes: Replace attributes, in captures of torch.export. For its strict mode, since Dynamo traces a mode for functions
             as part of the model, and for functions that no mode sees, such as torch's own helpers. Other threads call wrappers
             that change nothing.
-        impatient: Raise `SlowSizes` after 10 seconds of slow calls in the model's forward.
         compositions: Functions by torch's function, in the model's forward only. Each gets torch's function, the arguments as a
             tuple, and those by keyword as a dictionary. A replacement of the same function gets it as torch's function.
     """
+    return redirected_in(Redirect, rows, model, attributes=attributes, compositions=compositions)
+
+
+def redirected_in(
+    mode: type[Redirect],
+    rows: Rows,
+    model: torch.nn.Module | None,
+    *,
+    attributes: bool = False,
+    compositions: Mapping[Any, Callable[..., Any]] = MappingProxyType({}),
+) -> contextlib.AbstractContextManager[Any]:
+    """Redirect calls as `redirected` does, in a mode of this class."""
     found = [(owner, name, getattr(owner, name), instead) for owner, name, instead in rows if hasattr(owner, name)]
     table: dict[Any, Replacement] = {}
     for original, instead in dict.fromkeys((original, instead) for _, _, original, instead in found):  # one may have many places
         table[original] = functools.partial(_chained, table[original], instead) if original in table else instead
     if model is None and not attributes:
-        return Redirect(table, None)
+        return mode(table, None)
     patches = [(owner, name, _in_captures(original, table[original])) for owner, name, original, _ in found]
     if model is None or attributes:
         return replace_attributes(patches)
     names = frozenset(function.__name__ for function in table)
     for function, composition in compositions.items():
         table[function] = functools.partial(_composed, table.get(function, _call), composition)
-    return _in_forward(model, (Impatient if impatient else Redirect)(table, names), patches)
+    return _in_forward(model, mode(table, names), patches)
 
 
 def _chained(first: Replacement, second: Replacement, original: Callable[..., Any], *args: Any, **options: Any) -> Any:

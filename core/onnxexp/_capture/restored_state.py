@@ -62,12 +62,8 @@ def restored_state(model: torch.nn.Module, *, buffers: bool = True) -> Iterator[
 
 
 def _has_no_tensors(value: Any) -> bool:
-    """Return whether a value is a number, a tuple of such, or the like.
-
-    Most attributes are.
-    """
-    kind = type(value)
-    return kind in _ATOMS or isinstance(value, torch.nn.Module) or (kind is tuple and all(type(each) in _ATOMS for each in value))
+    """Return whether a value is a module or a tuple of numbers."""
+    return isinstance(value, torch.nn.Module) or (type(value) is tuple and all(type(each) in _ATOMS for each in value))
 
 
 def _restore_container(container: Any, old: Any) -> None:

@@ -18,7 +18,7 @@ from onnxexp._capture.example_inputs import adapted_inputs, describe_enlargement
 from onnxexp._capture.fitting_examples import fitting_example
 from onnxexp._capture.kept_tensors import assigned_attributes, warn_of_kept_tensors
 from onnxexp._capture.preserved_model import preserved_model
-from onnxexp._capture.redirect import SlowSizes, redirected
+from onnxexp._capture.redirect import Redirect, SlowSizes, TimedRedirect, redirected_in
 from onnxexp._capture.restored_state import restored_state
 from onnxexp._capture.source_lines import model_error, record_user_lines
 from onnxexp._capture.torch_state import model_mode, silence_torch_export, torch_mode, unwind_functorch
@@ -222,6 +222,7 @@ def _export(
     model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, context: ExportContext, strict: bool
 ) -> ExportedProgram:
     rows = context.redirections
+    mode = TimedRedirect if context.options.capture == "auto" else Redirect  # a trace may follow
     with (
         restored_state(model, buffers=False),  # also before the program is read: constants share their memory with the model
         unwind_functorch(),
@@ -229,9 +230,7 @@ def _export(
         record_user_lines(),
         record_guard_sources(),
         exact_reshape_sizes(),
-        redirected(rows, model, attributes=strict, impatient=context.options.capture == "auto")
-        if rows
-        else contextlib.nullcontext(),
+        redirected_in(mode, rows, model, attributes=strict) if rows else contextlib.nullcontext(),
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always")  # most of them concern torch's internals only
