@@ -27,20 +27,32 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
-def test_the_strict_capture_alone_is_right(name, monkeypatch):
-    class Model(torch.nn.Module):
-        def forward(self, x):
-            return CALLS[name](x)
-
+@pytest.fixture
+def strict_only(monkeypatch):
     original = torch.export.export
 
-    def strict_only(*args, strict, **options):
+    def export(*args, strict, **options):
         if not strict:
             raise RuntimeError("the test leaves the strict mode only")
         return original(*args, strict=strict, **options)
 
-    monkeypatch.setattr(torch.export, "export", strict_only)
+    monkeypatch.setattr(torch.export, "export", export)
+
+
+@pytest.mark.usefixtures("strict_only")
+@pytest.mark.parametrize("name", CALLS)
+def test_the_strict_capture_alone_is_right(name):
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return CALLS[name](x)
+
     program = onnxexp.export(Model(), (torch.randn(6, 4),), dynamic_shapes={"x": {0: "rows"}}, capture="export")
     x = torch.randn(9, 4)
     torch.testing.assert_close(pytree.tree_leaves(program(x)), pytree.tree_leaves(Model()(x)), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("strict_only")
+def test_modules_have_their_names():
+    model = torch.nn.Sequential(torch.nn.Sequential(torch.nn.Linear(4, 3)), torch.nn.ReLU())
+    program = onnxexp.export(model, (torch.randn(6, 4),), capture="export")
+    assert [node.name for node in program.model_proto.graph.node] == ["0.0/Gemm", "1/Relu"]
