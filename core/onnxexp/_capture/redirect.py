@@ -1,7 +1,8 @@
 """Redirect calls of torch's functions while a capture runs a model's forward.
 
-A mode for functions belongs to its thread, and other threads see torch as it is. Dynamo captures the branches of ``torch.cond``
-without the mode in which it is called, so attributes are replaced there.
+A mode for functions belongs to its thread, and other threads see torch as it is. Dynamo, which captures in strict mode and the
+branches of ``torch.cond``, gets replaced attributes instead: it traces a mode as part of the model, takes symbolic sizes for
+integers there, and no longer knows ``x[i : i + 1]`` by a tensor ``i``.
 """
 
 from __future__ import annotations
@@ -10,12 +11,11 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import CellType, CodeType, FunctionType, MappingProxyType, MethodType
+from types import CellType, CodeType, FunctionType, MappingProxyType
 from typing import Any, TypeAlias
 
 import torch
 from torch._higher_order_ops import utils
-from torch.export import _trace
 from torch.overrides import TorchFunctionMode
 
 from onnxexp._capture.torch_state import is_exporting, replace_attributes
@@ -59,7 +59,7 @@ class Redirect(TorchFunctionMode):
     def __init__(self, table: Mapping[Any, Replacement], names: frozenset[str] | None) -> None:
         super().__init__()
         self._table = table
-        # what Dynamo calls; a trace has none
+        # what Dynamo calls in the branches of torch.cond; a trace has none
         self._traced = {function: _in_captures(function, instead) for function, instead in table.items()} if names else {}
         self._names = names
         self._copies: dict[FunctionType, FunctionType] = {}
@@ -69,7 +69,7 @@ class Redirect(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         options = kwargs or {}
-        if torch.compiler.is_dynamo_compiling():  # it traces this function
+        if torch.compiler.is_dynamo_compiling():  # it traces this function, in a branch of torch.cond
             return self._traced.get(func, func)(*args, **options)
         if func == self._direct:
             self._direct = None
@@ -128,22 +128,6 @@ class Redirect(TorchFunctionMode):
                 inner = original.cell_contents
                 cell.cell_contents = self._without_checks(inner) if isinstance(inner, FunctionType) else inner
         return self._copies[func]
-
-
-class _NestedRedirect(Redirect):
-    """Redirect the calls that torch's Python functions make.
-
-    In strict mode, Dynamo traces the mode of the model's own calls, and records torch's Python functions as they are. They run
-    after it.
-    """
-
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        if self._running:
-            return super().__torch_function__(func, types, args, kwargs)
-        if isinstance(func, FunctionType) and not _classes(types) and self._is_copied(func):
-            with self:
-                return self._run_copy(func, *args, **(kwargs or {}))
-        return func(*args, **(kwargs or {}))
 
 
 class SlowSizes(RuntimeError):
@@ -230,7 +214,6 @@ def redirected(
     rows: Rows,
     model: torch.nn.Module | None = None,
     *,
-    strict: bool = False,
     attributes: bool = False,
     compositions: Mapping[Any, Callable[..., Any]] = MappingProxyType({}),
 ) -> contextlib.AbstractContextManager[Any]:
@@ -243,13 +226,13 @@ def redirected(
             the arguments of the call. A name that the owner lacks is skipped. The later of two replacements of one function gets
             the earlier in place of torch's function.
         model: The model that torch.export gets. Calls in its forward and its hooks are redirected, in captures only.
-        strict: Whether torch.export captures in its strict mode.
-        attributes: Replace attributes, in captures of torch.export. For functions that no mode sees, such as torch's own helpers.
-            Other threads call wrappers that change nothing.
+        attributes: Replace attributes, in captures of torch.export. For its strict mode, since Dynamo traces a mode for functions
+            as part of the model, and for functions that no mode sees, such as torch's own helpers. Other threads call wrappers
+            that change nothing.
         compositions: Functions by torch's function, in the model's forward only. Each gets torch's function, the arguments as a
             tuple, and those by keyword as a dictionary. A replacement of the same function gets it as torch's function.
     """
-    return redirected_in(Redirect, rows, model, strict=strict, attributes=attributes, compositions=compositions)
+    return redirected_in(Redirect, rows, model, attributes=attributes, compositions=compositions)
 
 
 def redirected_in(
@@ -257,7 +240,6 @@ def redirected_in(
     rows: Rows,
     model: torch.nn.Module | None,
     *,
-    strict: bool = False,
     attributes: bool = False,
     compositions: Mapping[Any, Callable[..., Any]] = MappingProxyType({}),
 ) -> contextlib.AbstractContextManager[Any]:
@@ -269,13 +251,14 @@ def redirected_in(
     if model is None and not attributes:
         return mode(table, None)
     patches = [(owner, name, _in_captures(original, table[original])) for owner, name, original, _ in found]
-    if model is None or attributes:
+    if model is None:
         return replace_attributes(patches)
+    if attributes:
+        return _for_dynamo(patches)
     names = frozenset(function.__name__ for function in table)
-    nested = _NestedRedirect(dict(table), names) if strict else None
     for function, composition in compositions.items():
         table[function] = functools.partial(_composed, table.get(function, _call), composition)
-    return _in_forward(model, mode(table, names), patches, nested)
+    return _in_forward(model, mode(table, names), patches)
 
 
 def _chained(first: Replacement, second: Replacement, original: Callable[..., Any], *args: Any, **options: Any) -> Any:
@@ -284,30 +267,11 @@ def _chained(first: Replacement, second: Replacement, original: Callable[..., An
 
 
 @contextlib.contextmanager
-def _in_forward(model: torch.nn.Module, mode: Redirect, patches: Rows, nested: Redirect | None) -> Iterator[None]:
-    """Redirect the calls in a model's forward, by attributes in branches under Dynamo.
-
-    `nested` is the mode for what Dynamo recorded, which torch.export runs in a function of its own.
-    """
-    replaced: list[tuple[Any, str, Any]] = [
-        (utils, "_set_compilation_env", _with_attributes(utils._set_compilation_env, patches))
-    ]
-    if nested is not None:
-        names = [name for name in ("_export_to_aten_ir", "_export_to_aten_ir_make_fx") if hasattr(_trace, name)]
-        replaced += [(_trace, name, _within(nested, getattr(_trace, name))) for name in names]
-    with _in_call(model, mode), replace_attributes(replaced):
+def _in_forward(model: torch.nn.Module, mode: TorchFunctionMode, patches: Rows) -> Iterator[None]:
+    """Redirect the calls in a model's forward, by attributes in branches under Dynamo."""
+    in_branches = (utils, "_set_compilation_env", _with_attributes(utils._set_compilation_env, patches))
+    with _in_call(model, mode), replace_attributes([in_branches]):
         yield
-
-
-def _within(mode: Redirect, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Call a function in a mode, in captures of this thread."""
-
-    @functools.wraps(function)
-    def call(*args: Any, **options: Any) -> Any:
-        with mode if is_exporting() else contextlib.nullcontext():
-            return function(*args, **options)
-
-    return call
 
 
 def _in_call(model: torch.nn.Module, mode: TorchFunctionMode) -> contextlib.AbstractContextManager[None]:
@@ -318,23 +282,18 @@ def _in_call(model: torch.nn.Module, mode: TorchFunctionMode) -> contextlib.Abst
     entered: list[None] = []
 
     def within(function: Callable[..., Any]) -> Callable[..., Any]:
-        inner: Callable[..., Any] = function
-        if isinstance(function, MethodType) and function.__self__ is model:
-            inner = function.__func__
-
-        @functools.wraps(inner)
+        @functools.wraps(function)
         def call(*args: Any, **options: Any) -> Any:
             if entered or not is_exporting():
-                return inner(*args, **options)
+                return function(*args, **options)
             entered.append(None)
             try:
                 with mode:
-                    return inner(*args, **options)
+                    return function(*args, **options)
             finally:
                 entered.clear()
 
-        # Dynamo names modules by their way from a method's `self`, and has no name for one in a closure
-        return call if inner is function else MethodType(call, model)
+        return call
 
     # torch.nn.Module.__call__ calls `_call_impl`, which calls the hooks and `forward`
     return replace_attributes([(model, name, within(getattr(model, name))) for name in ("forward", "_call_impl")])
@@ -356,23 +315,25 @@ def _with_attributes(environment: Callable[[], Any], patches: Rows) -> Callable[
 
     @contextlib.contextmanager
     def settings() -> Iterator[None]:
-        inside = is_exporting()  # not in another thread
-        if inside:
-            _list_functions()
-        with replace_attributes(patches if inside else ()), environment():
+        with _for_dynamo(patches) if is_exporting() else contextlib.nullcontext(), environment():  # not in another thread
             yield
 
     return settings
 
 
-def _list_functions() -> None:
-    """Let Dynamo list torch's functions before one is replaced.
+def _for_dynamo(patches: Rows) -> contextlib.AbstractContextManager[None]:
+    """Replace attributes, after Dynamo has listed torch's functions.
 
-    It does so once in a process.
+    It does so once in a process, and would list the replacements.
     """
-    from torch._dynamo import trace_rules  # imports sympy and more, which takes a second
+    from torch._dynamo import trace_rules  # takes a second
     from torch._dynamo.variables import torch as variables
 
-    trace_rules.get_torch_obj_rule_map()
-    trace_rules.get_tensor_method()
-    variables.get_overridable_functions()
+    for module, name in (
+        (trace_rules, "get_torch_obj_rule_map"),
+        (trace_rules, "get_tensor_method"),
+        (variables, "get_overridable_functions"),
+    ):
+        if hasattr(module, name):  # private to torch
+            getattr(module, name)()
+    return replace_attributes(patches)

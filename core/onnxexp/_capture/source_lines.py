@@ -33,8 +33,8 @@ _OWN = f"{__name__.partition('.')[0]}."
 _SHOWN = 300
 """The number of characters shown of each end of a long message."""
 _FAILS = "the model itself fails on the example inputs"
-_ROOT = re.compile(r"^(?:L\['self'\]\.?|L__self___?|_export_root\.?)?(?:forward\.__self__\.?)*")
-"""torch's prefixes of a module path: ``L['self'].layer.0`` is ``layer.0``, also where `redirect` wraps the forward."""
+_ROOT = re.compile(r"^(?:L\['self'\]\.?|L__self___?|_export_root\.?)")
+"""torch's prefixes of a module path: ``L['self'].layer.0`` is ``layer.0``."""
 
 
 def _innermost(frames: Sequence[Any]) -> Any:

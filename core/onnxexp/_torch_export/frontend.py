@@ -230,7 +230,7 @@ def _export(
         record_user_lines(),
         record_guard_sources(),
         exact_reshape_sizes(),
-        redirected_in(mode, rows, model, strict=strict) if rows else contextlib.nullcontext(),
+        redirected_in(mode, rows, model, attributes=strict) if rows else contextlib.nullcontext(),
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always")  # most of them concern torch's internals only

@@ -30,10 +30,8 @@ def _may_copy(x: torch.Tensor) -> bool:
     """Return whether symbolic strides differ from contiguous ones at some size.
 
     The strides are compared as expressions, since torch takes for always true what an earlier operator found true at the
-    example's sizes. Dynamo does not know them: it takes symbolic sizes for integers.
+    example's sizes.
     """
-    if torch.compiler.is_dynamo_compiling():
-        return True
     if all(isinstance(number, int) for number in (*x.shape, *x.stride())):
         return False
     expected = sympy.Integer(1)

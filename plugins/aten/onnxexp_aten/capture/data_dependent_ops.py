@@ -201,15 +201,13 @@ def _roll(original: Callable[..., Any], input: torch.Tensor, shifts: Any, dims: 
 
 def _take_along_dim(original: Callable[..., torch.Tensor], input: torch.Tensor, indices: torch.Tensor, dim: Any = None) -> Any:
     """Expand both tensors to the same sizes on the other axes, and gather."""
-    symbolic = any(isinstance(size, torch.SymInt) for size in (*input.shape, *indices.shape))
-    if not symbolic and not torch.compiler.is_dynamo_compiling():  # which takes symbolic sizes for integers
+    if not any(isinstance(size, torch.SymInt) for size in (*input.shape, *indices.shape)):
         return original(input, indices, dim)
     if dim is None:
         return input.flatten().gather(0, indices.flatten())
     axis = dim % input.dim()
     indices = indices % input.shape[axis]
-    x_sizes: list[Any] = list(input.shape)
-    sizes: list[Any] = list(indices.shape)
+    x_sizes, sizes = list[Any](input.shape), list[Any](indices.shape)
     for each, (one, other) in enumerate(zip(x_sizes, sizes, strict=True)):
         if each != axis:
             x_sizes[each] = sizes[each] = other if isinstance(one, int) and one == 1 else one

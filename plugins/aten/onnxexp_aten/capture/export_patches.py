@@ -50,7 +50,7 @@ def keep_operators_whole() -> Iterator[None]:
         rows = [*composite_ops(), *DATA_DEPENDENT, *COMPUTED_SIZES]
 
         def run(pieces: Sequence[tuple[Any, str, Callable[..., Any]]] = ()) -> Any:
-            with redirected([*rows, *pieces], args[0], strict=strict, compositions=_COMPOSITIONS):
+            with redirected([*rows, *pieces], args[0], attributes=strict, compositions=_COMPOSITIONS):
                 return original(*args, **options)
 
         with (
