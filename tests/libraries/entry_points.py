@@ -236,3 +236,42 @@ def rfdetr(folder: Path) -> Exported:
     model.export()
     size = detector.model.resolution
     return Exported(next(folder.rglob("*.onnx")), model, [(torch.rand(1, 3, size, size),)])
+
+
+@CASES("transformers", "OnnxExporter of BERT", "Bert", "BertModel")
+@CASES("transformers", "OnnxExporter of LLaMA", "Llama", "LlamaForCausalLM")
+def transformers(folder: Path, family: str, name: str) -> Exported:
+    import transformers
+    from transformers.exporters import OnnxConfig, OnnxExporter
+
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100}
+    config = getattr(transformers, f"{family}Config")(**sizes, use_cache=False)
+    model = getattr(transformers, name)(config).eval()
+    calls = [(torch.randint(0, 100, size), torch.ones(size, dtype=torch.int64)) for size in ((2, 7), (3, 5))]
+    sample = dict(zip(("input_ids", "attention_mask"), calls[0], strict=True))
+    OnnxExporter().export(model, sample, config=OnnxConfig(dynamic=True)).save_pretrained(str(folder))
+
+    def eager(ids: torch.Tensor, mask: torch.Tensor) -> Any:
+        return tuple(model(input_ids=ids, attention_mask=mask).values())
+
+    return Exported(next(folder.glob("*.onnx")), eager, calls)
+
+
+@CASES("gliner", "export_to_onnx")
+def gliner(folder: Path) -> Exported:
+    from gliner import GLiNER, GLiNERConfig
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import BertConfig, PreTrainedTokenizerFast
+
+    encoder, words = folder / "encoder", "[PAD] [UNK] [CLS] [SEP] [MASK] model export dummy input person country a b c d e f"
+    tokenizer = Tokenizer(models.WordLevel({word: index for index, word in enumerate(words.split())}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    special = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(encoder)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 40}
+    BertConfig(**sizes).save_pretrained(encoder)
+    config = GLiNERConfig(model_name=str(encoder), hidden_size=32, max_width=4, span_mode="markerV0")
+    detector = GLiNER.from_config(config, backbone_from_pretrained=False)
+    batches = [detector._prepare_export_graph(text=text)[:2] for text in ("a b c d e", "b c d e f a b c")]
+    file = Path(detector.export_to_onnx(str(folder / "exported"))["onnx_path"])
+    return Exported(file, batches[0][0], [inputs for _, inputs in batches])

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+import numpy as np
 import pytest
 import torch
 
@@ -240,6 +241,37 @@ def test_what_a_trace_fixes_is_exported_with_a_warning_where_torchs_tracer_is_ch
         with pytest.warns(OnnxExporterWarning, match="right at the example's sizes, and may be wrong at others"):
             program = torch.onnx.export(Rows(), (X,), dynamo=False, **options)
         torch.testing.assert_close(program(X), (Rows()(X),))
+
+
+class GhostBatches(torch.nn.Module):
+    """A model that normalizes pieces of the batch, the count of which it computes by NumPy, as TabNet's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([self.norm(piece) for piece in x.chunk(int(np.ceil(x.shape[0] / 2)))])
+
+
+def test_a_number_that_torch_export_fixes_is_exported_with_a_warning_too() -> None:
+    options: dict[str, Any] = {"input_names": ["x"], "dynamic_axes": {"x": [0]}}
+    model = GhostBatches().eval()
+    with installed():
+        with pytest.raises(torch.onnx.OnnxExporterError, match="fixes a number that depends on a dynamic size"):
+            torch.onnx.export(model, (X,), dynamo=True, **options)
+        with pytest.warns(OnnxExporterWarning, match=r"(?s)may be wrong at others.*fixes a number that depends on a dynamic size"):
+            program = torch.onnx.export(model, (X,), dynamo=False, **options)
+    for x in (X, torch.randn(9, 4)):
+        torch.testing.assert_close(program(x), (model(x),))
+
+
+def test_where_both_captures_fail_the_reason_is_the_first() -> None:
+    def fails(x: torch.Tensor) -> torch.Tensor:
+        raise NotImplementedError("no such thing")
+
+    with installed(), pytest.raises(torch.onnx.OnnxExporterError, match="no such thing"):
+        torch.onnx.export(fails, (X,), dynamo=False)
 
 
 SEEN: list[Any] = []

@@ -27,8 +27,6 @@ from onnxexp_torch_onnx.torch_onnx_state import torch_export
 
 _SURPLUS = re.compile(r"output_names gives \d+ names .*, but the model has (\d+) outputs?:")
 """The reason in an OptionError of the core."""
-_UNCHECKED = "check_sizes=False"
-"""What a CaptureError offers where the trace fixes what depends on an axis."""
 
 
 def serve(values: dict[str, Any], *, dynamo: bool) -> ONNXProgram | None:
@@ -126,20 +124,22 @@ def _with_fewer_names(options: dict[str, Any]) -> ONNXProgram:
 
 
 def _traced_if_need_be(options: dict[str, Any]) -> ONNXProgram:
-    """Export; where a trace fixes what depends on a size, trace without the check.
+    """Export; where the capture fixes what depends on a size, trace without the check.
 
     torch's tracer, which ``dynamo=False`` selects, exports such models too. A warning gives the reason.
+
+    Raises CaptureError where the trace fails as well.
     """
     try:
         return _with_fewer_names(options)
     except CaptureError as error:
-        if _UNCHECKED not in str(error):
-            raise
+        refused = error
+    try:
         program = _with_fewer_names({**options, "capture": "trace", "check_sizes": False})
-        warn(
-            f"the file is right at the example's sizes, and may be wrong at others, as torch.onnx's: {error}", OnnxExporterWarning
-        )
-        return program
+    except CaptureError:
+        raise refused from None
+    warn(f"the file is right at the example's sizes, and may be wrong at others, as torch.onnx's: {refused}", OnnxExporterWarning)
+    return program
 
 
 def _name_outputs(program: ONNXProgram, given: int) -> None:
