@@ -264,9 +264,10 @@ def gliner(folder: Path) -> Exported:
     from transformers import BertConfig, PreTrainedTokenizerFast
 
     encoder, words = folder / "encoder", "[PAD] [UNK] [CLS] [SEP] [MASK] model export dummy input person country a b c d e f"
-    tokenizer = Tokenizer(models.WordLevel({word: index for index, word in enumerate(words.split())}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     special = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
+    vocabulary = {word: index for index, word in enumerate(words.split())}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=special["unk_token"]))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(encoder)
     sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 40}
     BertConfig(**sizes).save_pretrained(encoder)

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import onnx
 import numpy as np
+import onnx
 import pytest
 import torch
 
@@ -260,7 +260,7 @@ def test_a_number_that_torch_export_fixes_is_exported_with_a_warning_too() -> No
     with installed():
         with pytest.raises(torch.onnx.OnnxExporterError, match="fixes a number that depends on a dynamic size"):
             torch.onnx.export(model, (X,), dynamo=True, **options)
-        with pytest.warns(OnnxExporterWarning, match=r"(?s)may be wrong at others.*fixes a number that depends on a dynamic size"):
+        with pytest.warns(OnnxExporterWarning, match=r"(?s)may be wrong at others.*fixes a number that depends"):
             program = torch.onnx.export(model, (X,), dynamo=False, **options)
     for x in (X, torch.randn(9, 4)):
         torch.testing.assert_close(program(x), (model(x),))

@@ -53,6 +53,7 @@ class Options:
         capture: The way of the capture: "auto", "export", "trace" or "script".
         check_sizes: Whether a model with dynamic axes is traced twice, at two sets of sizes.
         claims: The operators for which the tables of the selected plugins have symbolics, as they were registered.
+        user_claims: Those of plugins that the user passed to the call. A capture leaves such operators as they are.
     """
 
     opset: int
@@ -65,6 +66,7 @@ class Options:
     capture: str = "auto"
     check_sizes: bool = True
     claims: frozenset[str] = frozenset()
+    user_claims: frozenset[str] = frozenset()
 
     @classmethod
     def read(
@@ -72,6 +74,7 @@ class Options:
         config: Config,
         *,
         claims: frozenset[str],
+        user_claims: frozenset[str],
         capture: str,
         training: Any,
         custom_opsets: Mapping[str, int] | None,
@@ -115,4 +118,5 @@ class Options:
             capture=capture,
             check_sizes=config.check_sizes,
             claims=claims,
+            user_claims=user_claims,
         )

@@ -91,6 +91,11 @@ class Dispatcher:
         """The operators of all tables, as they were registered."""
         return frozenset().union(*(source.table.operators() for source in self._all))
 
+    @property
+    def user_operators(self) -> frozenset[str]:
+        """The operators of the tables that the user passed to the call."""
+        return frozenset().union(*(source.table.operators() for source in self._all if source.user))
+
     def __bool__(self) -> bool:
         return any(len(source.table) for source in self._all)
 

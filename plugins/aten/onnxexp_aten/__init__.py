@@ -35,9 +35,9 @@ class Aten:
     symbolics = aten
 
     @onnxexp.hookimpl
-    def capture_context(self) -> AbstractContextManager[None]:
+    def capture_context(self, options: onnxexp.Options) -> AbstractContextManager[None]:
         """Keep recurrent layers and data-dependent operators whole, and sizes symbolic."""
-        return keep_operators_whole()
+        return keep_operators_whole(options.user_claims)
 
     @onnxexp.hookimpl(tryfirst=True)
     def capture(self, spec: DynamicSpec, options: onnxexp.Options, context: onnxexp.ExportContext) -> None:
@@ -47,7 +47,7 @@ class Aten:
         """
         context.plugin_data[SPEC] = spec
         if options.capture == "trace":
-            redirect_traced(context)
+            redirect_traced(context, options.user_claims)
 
     @onnxexp.hookimpl(namespaces=["aten", "prims"])
     def lower_node(self, op: onnxexp.Builder, node: Node) -> Any:

@@ -18,6 +18,7 @@ from onnxexp_quantized.capture.fake_quantize_modules import constant_fake_quanti
 from onnxexp_quantized.capture.functions import FUNCTIONS
 from onnxexp_quantized.capture.integer_form import IntegerForm, WriteParameters, hooked, integer_outputs, quantized_inputs
 from onnxexp_quantized.capture.model_patches import (
+    QUANTIZING,
     calls_quantizing,
     functions_in_capture,
     is_quantized,
@@ -129,7 +130,9 @@ class Quantized:
         model = scripted or model
         quantized = is_quantized(model) or bool(forms) or scripted is not None
         check_model(model, options.capture, quantized)
-        plain = not quantized and isinstance(model, torch.nn.Module)
+        # a symbolic of the user's for torch.quantize_per_tensor wants the call as it is
+        own = options.claims.isdisjoint(f"aten::{name}" for name in QUANTIZING)
+        plain = own and not quantized and isinstance(model, torch.nn.Module)
         calls = plain and calls_quantizing(model)
         scripts = options.capture == "script"  # torch.jit.script gets the functions from the beginning
         if plain and (calls or scripts):

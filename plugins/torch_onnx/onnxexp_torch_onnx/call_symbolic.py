@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,7 @@ from onnxexp.torch_ops import schemas
 from onnxexp_torch_onnx.context import GraphContext, SymbolicContext
 from onnxexp_torch_onnx.emit_nodes import PACKING
 from onnxexp_torch_onnx.jit_types import jit_type, type_of_tensor
-from onnxexp_torch_onnx.scratch_graph import ScratchGraph, jit_node
+from onnxexp_torch_onnx.scratch_graph import QUANTIZED, ScratchGraph, jit_node
 from onnxexp_torch_onnx.settings import settings
 from onnxexp_torch_onnx.torch_onnx_state import torch_opset
 
@@ -70,7 +71,7 @@ def call_symbolic(
                 op.decline(f"{describe(function)} returned None: it cannot express this call")
             elements = _elements(g, returned, len(op.node.outputs))
             _check(function, elements, len(op.node.outputs), scratch)
-            results = scratch.results(elements)
+            results = _quantized(op, scratch.results(elements))
         except LoweringError as error:
             _raise_with_line(function, error)
         except Exception as error:  # anyone's code: the message names the symbolic
@@ -82,6 +83,21 @@ def call_symbolic(
         if mismatch:
             raise LoweringError(f"{describe(function)} {mismatch}")
     return results
+
+
+def _quantized(op: Builder, results: list[Any]) -> list[Any]:
+    """Take the integers of a quantized tensor for the node's output.
+
+    As in torch.onnx, such a tensor is a tuple of integers, scale, zero point and maybe axis. The next symbolic gets it again.
+    """
+    output = op.node.outputs[0].type if op.node.outputs else None
+    parts = results[0] if len(results) == 1 else None
+    if not isinstance(output, TensorType) or not isinstance(parts, (list, tuple)) or len(parts) not in (3, 4):
+        return results
+    integers = parts[0]
+    op.node.outputs[0].type = dataclasses.replace(output, dtype=integers.known_dtype)  # torch's is quint8, torch.export's float
+    op.context.plugin_data.setdefault(QUANTIZED, {})[integers] = tuple(parts)
+    return [integers]
 
 
 def _inputs(captured: Any, resolved: Any) -> Iterator[Any]:

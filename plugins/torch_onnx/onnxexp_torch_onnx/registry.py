@@ -63,6 +63,8 @@ class SymbolicRegistry:
             return [(operator, symbolic, opset) for (operator, opset), symbolic in self._symbolics.items()]
 
 
+_CONVOLUTION = "aten::_convolution"
+_CONVOLUTIONS = [f"{name}{rank}d" for name in ("conv", "conv_transpose") for rank in (1, 2, 3)]
 _REGISTRY = SymbolicRegistry()
 """The registrations of this process."""
 
@@ -152,6 +154,10 @@ def registered(*, torch: bool = False) -> RegisteredSymbolics:
             warn(f"{describe(function)} is registered for {name}, an operator that torch does not have")
         if name != PYTHON_OP:
             table(name, since=opset)(as_symbolic(function))
+        if name == _CONVOLUTION:
+            for each in _CONVOLUTIONS:
+                if (f"aten::{each}", opset) not in own:
+                    table(f"aten::{each}", since=opset)(_convolution_of(each, function))
     return RegisteredSymbolics(table, {opset: function for name, function, opset in entries if name == PYTHON_OP})
 
 
@@ -161,6 +167,42 @@ def _exists(name: str) -> bool:
     Names of Functions always pass, since a Function is known only once it is called.
     """
     return name.startswith(("prim::", "autograd::")) or bool(schemas(name.partition(".")[0]))
+
+
+def _convolution_of(operator: str, function: Symbolic) -> Callable[..., Sequence[Any]]:
+    """Wrap a symbolic for ``aten::_convolution`` as one of a convolution.
+
+    torch's tracer, for which it is written, records that operator for all of them. onnxexp captures ``aten::conv2d`` and others.
+    """
+    rank = int(operator[-2])
+
+    def call(op: Builder, *given: Any) -> Sequence[Any]:
+        input, weight, bias, stride, padding, dilation, transposed, output_padding, groups = given
+        if isinstance(padding, str):
+            op.decline(f"aten::_convolution takes no padding {padding!r}")
+        lists = [[each] * rank if isinstance(each, int) else each for each in (stride, padding, dilation, output_padding)]
+        flags = (False, False, True, True)  # benchmark, deterministic, cudnn_enabled, allow_tf32
+        return call_symbolic(op, function, [input, weight, bias, *lists[:3], transposed, lists[3], groups, *flags])
+
+    def convolution(
+        op: Builder, x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+    ) -> Sequence[Any]:
+        return call(op, x, weight, bias, stride, padding, dilation, False, 0, groups)
+
+    def transposed(
+        op: Builder,
+        x: Any,
+        weight: Any,
+        bias: Any = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        dilation: Any = 1,
+    ) -> Sequence[Any]:
+        return call(op, x, weight, bias, stride, padding, dilation, True, output_padding, groups)
+
+    return transposed if "transpose" in operator else convolution
 
 
 def as_symbolic(function: Symbolic) -> Callable[..., Sequence[Any]]:

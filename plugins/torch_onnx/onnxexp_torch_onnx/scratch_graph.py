@@ -22,6 +22,10 @@ FOREIGN = ("owningGraph", "invalidated")
 """Parts of torch's messages about a value of another graph, and about one whose graph is deleted."""
 
 
+QUANTIZED = "torch_onnx.quantized"
+"""Key in `ExportContext.plugin_data`: the parts of quantized tensors that symbolics made, by the Tensor of the integers."""
+
+
 class ScratchGraph:
     """The graph of one call of a symbolic.
 
@@ -39,11 +43,18 @@ class ScratchGraph:
     def tensor(self, tensor: Tensor) -> Any:
         """Add a Tensor as an input, or as a constant if its contents are known.
 
-        A parameter keeps its name.
+        A parameter keeps its name. A quantized tensor that another symbolic made is a tuple, as there.
         """
         if tensor not in self._values:
-            self._values[tensor] = self._add(tensor)
+            parts = self.op.context.plugin_data.get(QUANTIZED, {}).get(tensor)
+            self._values[tensor] = self._add(tensor) if parts is None else self._tuple(parts)
         return self._values[tensor]
+
+    def _tuple(self, parts: Sequence[Any]) -> Any:
+        values = [self._add(each) if isinstance(each, Tensor) else self.value(each) for each in parts]
+        node = self._node("prim::TupleConstruct", values)
+        node.output().setType(torch._C.TupleType([value.type() for value in values]))
+        return node.output()
 
     def env(self, source: Any, inputs: Sequence[Any]) -> dict[Any, Any]:
         """Map the inputs of the node from `jit_node` to the values of this graph."""

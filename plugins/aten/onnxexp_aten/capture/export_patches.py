@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, TypeAlias
 
 import torch
 from torch.utils import _pytree as pytree
@@ -28,6 +28,8 @@ from onnxexp_aten.capture.slice_lengths import exact_slice_lengths
 from onnxexp_aten.capture.stand_in_ops import define_operators
 from onnxexp_aten.capture.unbacked_sizes import keep_unbacked_sizes
 
+_Row: TypeAlias = tuple[Any, str, Callable[..., Any]]
+"""A replacement, as (owner, attribute, function)."""
 _COMPOSITIONS = {**norms.table, **losses.table, **elementwise.table, **resizing.table}
 """Compositions of operators that take computed numbers, by torch's function.
 
@@ -37,8 +39,11 @@ itself.
 
 
 @contextlib.contextmanager
-def keep_operators_whole() -> Iterator[None]:
-    """Capture such operators as one node each, and computed sizes as symbols."""
+def keep_operators_whole(claimed: Collection[str]) -> Iterator[None]:
+    """Capture such operators as one node each, and computed sizes as symbols.
+
+    `claimed` are the operators of which the user passed a symbolic: calls of their functions stay as they are.
+    """
     define_operators()  # a trace takes shapes from these operators, too
     original: Any = torch.export.export
 
@@ -49,8 +54,8 @@ def keep_operators_whole() -> Iterator[None]:
         strict = options.get("strict", False)
         rows = [*composite_ops(), *DATA_DEPENDENT, *COMPUTED_SIZES]
 
-        def run(pieces: Sequence[tuple[Any, str, Callable[..., Any]]] = ()) -> Any:
-            with redirected([*rows, *pieces], args[0], attributes=strict, compositions=_COMPOSITIONS):
+        def run(pieces: Sequence[_Row] = ()) -> Any:
+            with redirected(_unclaimed([*rows, *pieces], claimed), args[0], attributes=strict, compositions=_COMPOSITIONS):
                 return original(*args, **options)
 
         with (
@@ -68,13 +73,16 @@ def keep_operators_whole() -> Iterator[None]:
         yield
 
 
-def redirect_traced(context: ExportContext) -> None:
-    """Keep computed numbers and pieces in a trace."""
-    for composition in dict.fromkeys(_COMPOSITIONS.values()):
-        for owner, name in composition.places:
-            context.redirect(owner, name, composition.instead)
-    for owner, name, replacement in traced_pieces():
+def redirect_traced(context: ExportContext, claimed: Collection[str]) -> None:
+    """Keep computed numbers and pieces in a trace, but for operators that are `claimed`."""
+    compositions = dict.fromkeys(_COMPOSITIONS.values())
+    rows = [(owner, name, composition.instead) for composition in compositions for owner, name in composition.places]
+    for owner, name, replacement in _unclaimed([*rows, *traced_pieces()], claimed):
         context.redirect(owner, name, replacement)
+
+
+def _unclaimed(rows: Sequence[_Row], claimed: Collection[str]) -> list[_Row]:
+    return [row for row in rows if f"aten::{row[1]}" not in claimed]
 
 
 def _export_views(export: Callable[[], Any], model: torch.nn.Module) -> Any:

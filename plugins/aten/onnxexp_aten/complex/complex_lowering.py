@@ -37,8 +37,10 @@ _WRITTEN = {
 def lower_complex(op: Builder, node: Node) -> Any:
     """Lower a node with complex arguments or results.
 
-    Returns None for any other node, and for a node without a rule.
+    Returns None for any other node, for a node without a rule, and for one of which the user passed a symbolic.
     """
+    if not op.context.options.user_claims.isdisjoint((node.op, node.op.partition(".")[0])):
+        return None
     symbolic, name = complex_aten.find(node.op, op.opset), node.op.partition(".")[0]
     written = _WRITTEN.get(name) if "reduce" not in node.op else None
     if (symbolic is None and name not in _BY_PARTS and written is None) or not _has_complex(node):

@@ -51,10 +51,13 @@ def fake_quantize_along(
     op: Builder, x: Tensor, scale: Tensor, zero_point: Tensor, axis: int | None, quant_min: int, quant_max: int
 ) -> Tensor:
     """onnxexp_quantized::fake_quantize(Tensor x, Tensor scale, Tensor zero_point, int? axis, int quant_min, int quant_max)
-    -> Tensor"""
+    -> Tensor
+
+    It is what the capture has in place of ATen's two operators, of which another plugin may have symbolics.
+    """
     if axis is None:
-        return fake_quantize(op, x, scale, zero_point, quant_min, quant_max)
-    return fake_quantize_per_channel(op, x, scale, zero_point, axis, quant_min, quant_max)
+        return op.torch_op("aten::fake_quantize_per_tensor_affine", x, scale, zero_point, quant_min, quant_max)[0]
+    return op.torch_op("aten::fake_quantize_per_channel_affine", x, scale, zero_point, axis, quant_min, quant_max)[0]
 
 
 def fake_quantize_with_mask(
