@@ -72,7 +72,7 @@ class Net(torch.nn.Module):
         return self.classifier(self.features(x).mean((2, 3)))
 
 
-@documents("1.0-03", "1.1-03", "1.4-03", "2.2-03", "2.2-46")
+@documents("2.2-46")
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_the_printed_graph(capture: str, capsys: pytest.CaptureFixture[str]) -> None:
     names = ["actual_input", *(f"learned_{number}" for number in range(4))]
@@ -89,7 +89,7 @@ def test_the_printed_graph(capture: str, capsys: pytest.CaptureFixture[str]) -> 
     assert "  return (%result)\n}" in printed
 
 
-@documents("1.4-11", "2.2-70")
+@documents("2.2-70")
 def test_an_unrolled_loop_as_a_string() -> None:
     class Unrolled(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -103,7 +103,6 @@ def test_an_unrolled_loop_as_a_string() -> None:
     assert "ir_version" in onnx_exporter.export_to_pretty_string(Unrolled(), X, google_printer=True)
 
 
-@documents("1.4-13")
 def test_a_scripted_loop_in_a_traced_module() -> None:
     @torch.jit.script
     def repeated(x: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
