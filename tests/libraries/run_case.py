@@ -25,15 +25,19 @@ import onnxruntime
 import torch
 from torch.utils import _pytree as pytree
 
-from tests.libraries.case import Case, Exported, LibraryModel
+from tests.libraries.case import Case, Cases, Exported, LibraryModel
 
 EXPORTERS = {"entry point": ("onnxexp", "torch.onnx"), "model": ("onnxexp", "dynamo=True", "dynamo=False")}
 
 
+TABLES = ("entry_points", "training_entry_points", "models", "speech_cases", "generative_models")
+"""The modules with tables of cases."""
+
+
 def cases() -> list[Case]:
-    """List all cases."""
-    tables = [importlib.import_module(f"tests.libraries.{name}") for name in ("entry_points", "models")]
-    return [case for module in tables for case in module.CASES.all]
+    """List all cases: those of each table in a module of this package."""
+    modules = [importlib.import_module(f"tests.libraries.{name}") for name in TABLES]
+    return [case for module in modules for table in vars(module).values() if isinstance(table, Cases) for case in table.all]
 
 
 def run(case: Case, exporter: str, folder: Path) -> Exported:

@@ -160,8 +160,8 @@ class Session:
             lines.append(f"  export with opset_version={last[1]} or lower to run it here; the file itself is not at fault")
         elif "is not a registered function/op" in message:
             lines.append(
-                "  to fix this, load the file in an onnxruntime.InferenceSession with a library of that operator's kernels, or let "
-                "torch run it: export the operator without a symbolic, by onnxexp_custom_cpp.register_op(...)"
+                "  to fix this, load the file in an onnxruntime.InferenceSession with a library of that operator's kernels, or "
+                "let torch run it: export the operator without a symbolic, by onnxexp_custom_cpp.register_op(...)"
             )
         elif "NOT_IMPLEMENTED" in str(error):
             lines.append("  it has no CPU kernel for this operator with these types; another opset_version or dtype may have one")
