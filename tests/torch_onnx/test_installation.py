@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import io
@@ -272,6 +273,34 @@ def test_where_both_captures_fail_the_reason_is_the_first() -> None:
 
     with installed(), pytest.raises(torch.onnx.OnnxExporterError, match="no such thing"):
         torch.onnx.export(fails, (X,), dynamo=False)
+
+
+class Unused(torch.nn.Module):
+    """A model that returns one argument, and uses another for its size only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 2)
+
+    def forward(self, x: torch.Tensor, unused: torch.Tensor, returned: torch.Tensor, size: torch.Tensor) -> Any:
+        return self.layer(x) + size.shape[0], returned
+
+
+def test_files_of_torchs_tracer_lack_unused_inputs(tmp_path: Path) -> None:
+    args = (X, torch.ones(2), torch.ones(3), torch.ones(5))
+    for options, inputs in (
+        ({"dynamo": False}, ["x", "returned"]),
+        ({"dynamo": False, "dynamic_axes": {"size": [0]}}, ["x", "returned", "size"]),
+        ({"dynamo": True}, ["x", "unused", "returned", "size"]),
+        ({"dynamo": False, "keep_initializers_as_inputs": True}, ["x", "returned", "layer.weight", "layer.bias"]),
+    ):
+        found = []
+        for served in (True, False):
+            with installed() if served else contextlib.nullcontext():
+                file = tmp_path / f"{served}.onnx"
+                torch.onnx.export(Unused(), args, file, input_names=["x", "unused", "returned", "size"], **options)
+                found.append([value.name for value in onnx.load(file).graph.input])
+        assert found == [inputs, inputs]
 
 
 SEEN: list[Any] = []

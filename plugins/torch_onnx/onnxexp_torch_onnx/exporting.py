@@ -30,7 +30,7 @@ from onnxexp_torch_onnx.onnxscript_symbolics import combined, translations
 from onnxexp_torch_onnx.own_arguments import own_arguments
 from onnxexp_torch_onnx.quantized_inputs_and_outputs import quantized_as_parts, with_quantized_parts
 from onnxexp_torch_onnx.registry import registered
-from onnxexp_torch_onnx.settings import settings
+from onnxexp_torch_onnx.settings import current, settings
 
 _LOGGER = logging.getLogger("onnxexp")
 
@@ -187,11 +187,21 @@ def _finish(
     if old.get("use_external_data_format") is not None and external is None:
         external = bool(old["use_external_data_format"])
     if f is not None:
+        if current().drops_unused_inputs:
+            _drop_unused_inputs(program.model.graph, parameters)
         program.save(f, external_data=external)
     for stage, seconds in program.timings.items():
         _LOGGER.info("%s: %.3f s", stage, seconds)
     if verbose:
         print(graph_text(program.model, model))
+
+
+def _drop_unused_inputs(graph: ir.Graph, parameters: Sequence[ir.Value | None]) -> None:
+    """Remove the inputs that are neither used nor parameters nor outputs."""
+    kept = {id(value) for value in (*parameters, *graph.outputs)}
+    for value in list(graph.inputs):
+        if not value.uses() and id(value) not in kept and value.name not in graph.initializers:
+            graph.inputs.remove(value)
 
 
 def _apply_older_arguments(program: ONNXProgram, old: Mapping[str, Any], verbose: bool | None) -> None:

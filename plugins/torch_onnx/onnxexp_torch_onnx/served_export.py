@@ -23,6 +23,7 @@ from onnxexp_torch_onnx.export_state import logging_to_stdout
 from onnxexp_torch_onnx.exporting import export
 from onnxexp_torch_onnx.onnx_program import ONNXProgram
 from onnxexp_torch_onnx.own_arguments import own_arguments
+from onnxexp_torch_onnx.settings import settings
 from onnxexp_torch_onnx.torch_onnx_state import torch_export
 
 _SURPLUS = re.compile(r"output_names gives \d+ names .*, but the model has (\d+) outputs?:")
@@ -43,7 +44,7 @@ def serve(values: dict[str, Any], *, dynamo: bool) -> ONNXProgram | None:
     values, is_program = _with_example(values), isinstance(values.get("model"), torch.export.ExportedProgram)
     chosen = values.pop("dynamo", None)
     if not (is_program or (dynamo if chosen is None else bool(chosen))):
-        with torch_export(values.get("opset_version")):
+        with torch_export(values.get("opset_version")), settings(drops_unused_inputs=True):
             program = _traced_if_need_be({**_OPTIONS, **_one_form_of_axes(values)[0]})
         return program if values.get("f") is None else None
     options, axes = _one_form_of_axes(values)

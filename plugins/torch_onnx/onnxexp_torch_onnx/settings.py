@@ -22,6 +22,7 @@ class Settings:
         training: Whether the model is exported in training mode.
         operator_export_type: The name of the member of OperatorExportTypes.
         running: The registered symbolics that are being called, by function and operator.
+        drops_unused_inputs: Whether a file lacks the inputs that no node uses, as torch's TorchScript exporter writes it.
     """
 
     opset: int = DEFAULT_OPSET
@@ -30,6 +31,7 @@ class Settings:
     training: bool = False
     operator_export_type: str = "ONNX"
     running: frozenset[tuple[Any, str]] = frozenset()
+    drops_unused_inputs: bool = False
 
     def python_op(self, opset: int) -> Callable[..., Any] | None:
         """Find the symbolic for ``prim::PythonOp`` at an opset, or return None."""

@@ -111,7 +111,7 @@ def _converted(recording: Recording, spec: DynamicSpec, optional: bool, compare:
     allowed = {
         **tied(sizes, ties),
         **restrictions(sizes, interpreter.not_one, interpreter.only_one),
-        **branched(sizes, recording.branches, conditions),
+        **branched(sizes, recording.branches, conditions, fixed=not compare),
     }
     sizes.prefer_names(spec)
     sizes.finish()

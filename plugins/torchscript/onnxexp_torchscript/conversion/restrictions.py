@@ -14,7 +14,7 @@ from onnxexp import CaptureError, warn
 from onnxexp.graph import SourceLocation, Value
 from onnxexp_torchscript.conversion.python_numbers import unwrap
 from onnxexp_torchscript.trace.traced_branches import Branch
-from onnxexp_torchscript.types.abstract_tensor import expr_of
+from onnxexp_torchscript.types.abstract_tensor import AbstractTensor, expr_of
 from onnxexp_torchscript.types.type_inference import TypeInference
 
 Restrictions: TypeAlias = Mapping[str, Callable[[Sequence[Any]], bool]]
@@ -75,26 +75,28 @@ def tied(sizes: TypeInference, ties: Mapping[tuple[sympy.Symbol, sympy.Symbol], 
     return {text: functools.partial(_equal, [places[symbol] for symbol in pair]) for pair, text in texts.items()}
 
 
-def branched(sizes: TypeInference, branches: Sequence[Branch], conditions: Sequence[Any]) -> Restrictions:
+def branched(sizes: TypeInference, branches: Sequence[Branch], conditions: Sequence[Any], fixed: bool) -> Restrictions:
     """Return the conditions of the branches that a trace took, as tests of leaves.
 
-    Warns of conditions that are not true at all sizes.
+    Warns of conditions that are not true at all sizes. `fixed` is whether a condition on sizes that depend on values is one too.
 
-    Raises CaptureError for a condition on sizes that depend on values.
+    Raises CaptureError for such a condition if it is not.
     """
     found: dict[str, Callable[[Sequence[Any]], bool]] = {}
     lines: list[str] = []
     for branch, condition in zip(branches, map(unwrap, conditions), strict=True):
         if not isinstance(condition, Value):
             continue
-        expr = sizes.expanded(expr_of(sizes.of(condition)))
+        computed = sizes.of(condition)
+        expr = sympy.nan if isinstance(computed, AbstractTensor) else sizes.expanded(expr_of(computed))
         expr = expr if expr.is_Boolean or expr.is_Relational else sympy.Ne(expr, 0)
         expr = expr if branch.outcome else sympy.Not(expr)
-        if free_unbacked_symbols(expr):
-            text = (
-                "the model branches on a size that depends on values; to fix this, write the line with torch.where or torch.cond"
-            )
-            raise CaptureError(f"{branch.where}: {text}")
+        if isinstance(computed, AbstractTensor) or free_unbacked_symbols(expr):
+            if not fixed:
+                text = "the model branches on a size that depends on values; to fix this, write it with torch.where or torch.cond"
+                raise CaptureError(f"{branch.where}: {text}")
+            lines.append(f"this line takes the example's branch ({branch.where})")
+            continue
         text = sizes.names.condition(expr)
         points = _points(list(expr.free_symbols), max(1, _least(expr, sizes)))
         if text not in found and any(_value(expr, point) is sympy.false for point in points):
