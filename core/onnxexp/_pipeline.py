@@ -148,9 +148,8 @@ def export(
     config = configuration.load(plugins=plugins, disable=without, prefer=prefer, skip_passes=skip_passes, opset=opset_version,
                                 target=target, debug=debug, check_sizes=check_sizes)  # fmt: skip
     loaded = plugin_loading.load(config)
-    options = Options.read(config, claims=loaded.dispatcher.operators, user_claims=loaded.dispatcher.user_operators,
-                           capture=capture, training=training, custom_opsets=custom_opsets,
-                           export_params=export_params, do_constant_folding=do_constant_folding,
+    options = Options.read(config, claims=loaded.dispatcher.claims, capture=capture, training=training,
+                           custom_opsets=custom_opsets, export_params=export_params, do_constant_folding=do_constant_folding,
                            keep_initializers_as_inputs=keep_initializers_as_inputs)  # fmt: skip
     export_type = export_type_of(operator_export_type, fallback)
     context = ExportContext(options)

@@ -259,6 +259,21 @@ def a_branch_on_windows(x: torch.Tensor) -> torch.Tensor:
     return y * 2 if x.shape[1] % 8 == 0 else y
 
 
+def padded_to_windows(x):
+    """Pad to whole windows, so that the view after it fits at any size: the branch counts."""
+    if x.shape[1] % 8:
+        x = functional.pad(x, (0, 8 - x.shape[1] % 8))
+    return x.view(x.shape[0], -1, 8).mean(2)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_a_branch_before_the_view_that_it_makes_fit_is_told(capture: str) -> None:
+    with pytest.warns(UserWarning, match=r"right only where t % 8 == 0"):
+        program = onnxexp.export(padded_to_windows, (torch.rand(2, 24),), capture=capture, dynamic_shapes=({0: "n", 1: "t"},))
+    metadata = {entry.key: entry.value for entry in program.model_proto.metadata_props}
+    assert metadata["onnxexp.restrictions"] == "t % 8 == 0"
+
+
 def test_a_condition_that_holds_wherever_the_views_fit_is_not_told() -> None:
     image, axes = torch.rand(1, 8, 12, 3), ({1: "h", 2: "w"},)
     assert told(windows_and_back, image, shapes=axes) == []

@@ -564,3 +564,11 @@ def test_a_static_trace_does_not_import_the_compiler_of_torch() -> None:
         "sys.exit('torch._dynamo' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
+
+
+def test_a_traced_function_that_has_not_run() -> None:
+    """The first run folds its constants, under the mode that notes what the model writes."""
+    traced = torch.jit.trace(lambda x: (x / 255.0 + 1.0) * 2.0, torch.rand(2, 3), check_trace=False)
+    program = onnxexp.export(traced, (torch.rand(2, 3),))
+    x = torch.rand(2, 3)
+    torch.testing.assert_close(program(x), traced(x))

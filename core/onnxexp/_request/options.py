@@ -73,8 +73,7 @@ class Options:
         cls,
         config: Config,
         *,
-        claims: frozenset[str],
-        user_claims: frozenset[str],
+        claims: tuple[frozenset[str], frozenset[str]],
         capture: str,
         training: Any,
         custom_opsets: Mapping[str, int] | None,
@@ -117,6 +116,6 @@ class Options:
             target=config.target.partition("-")[0],
             capture=capture,
             check_sizes=config.check_sizes,
-            claims=claims,
-            user_claims=user_claims,
+            claims=claims[0],
+            user_claims=claims[1],
         )

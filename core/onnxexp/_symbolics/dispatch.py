@@ -92,9 +92,9 @@ class Dispatcher:
         return frozenset().union(*(source.table.operators() for source in self._all))
 
     @property
-    def user_operators(self) -> frozenset[str]:
-        """The operators of the tables that the user passed to the call."""
-        return frozenset().union(*(source.table.operators() for source in self._all if source.user))
+    def claims(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The operators of all tables, and of those that the user passed."""
+        return self.operators, frozenset().union(*(source.table.operators() for source in self._all if source.user))
 
     def __bool__(self) -> bool:
         return any(len(source.table) for source in self._all)

@@ -162,7 +162,7 @@ def _ends_within_axes(
     """Yield the conditions that a slice ends within a dynamic axis of an input."""
     compared = [
         guard
-        for guard, source in _decisions(env, program, fixed=False, known=False)
+        for _, guard, source in _decisions(env, program, fixed=False, known=False)
         if isinstance(source, _GuardSource) and source.name == _SLICE and isinstance(guard, (sympy.Le, sympy.Ge))
         if len(guard.free_symbols) > 1 and guard.free_symbols <= merged.keys()
     ]
@@ -214,14 +214,16 @@ def conditions(program: ExportedProgram, spec: DynamicSpec, fixed: bool = False,
     merged = _merged(env, symbols)
     found: dict[sympy.Expr, str] = {}
     ends = functools.cache(lambda: ends_of_slices(program, static=True))  # few programs need it
-    needed = [guard.expr.xreplace(merged) for guard in env.guards if _is_needed_by_view(guard)]
-    for guard, source in _decisions(env, program, fixed, known):
+    needed = [(place, guard.expr.xreplace(merged)) for place, guard in enumerate(env.guards) if _is_needed_by_view(guard)]
+    for place, guard, source in _decisions(env, program, fixed, known):
         if not samples.keys().isdisjoint(guard.free_symbols):
             expr = guard.xreplace(merged)
             counts = expr not in found and _restricts_inputs(env, expr)
             line = _source_line(env, source, expr, fixed, ends) if counts else ""
             points = small if _counts_at_one(source) else samples
-            if line and not always_holds(env, expr, points, (*found, *needed)):
+            # a view after a branch may fit because of it: the other branch may pad
+            earlier = [each for before, each in needed if before < place]
+            if line and not always_holds(env, expr, points, (*found, *earlier)):
                 found[expr] = line
         elif isinstance(source, SourceLocation) and free_unbacked_symbols(guard):
             found[guard] = str(source)
@@ -250,22 +252,25 @@ def _counts_at_one(source: _GuardSource | SourceLocation) -> bool:
 
 def _decisions(
     env: ShapeEnv, program: ExportedProgram, fixed: bool, known: bool
-) -> Iterator[tuple[sympy.Expr, _GuardSource | SourceLocation]]:
-    """Yield the conditions on sizes, also those of squeeze, with their sources."""
-    for guard in env.guards:
+) -> Iterator[tuple[int, sympy.Expr, _GuardSource | SourceLocation]]:
+    """Yield the conditions on sizes, also those of squeeze.
+
+    Each has its place among the guards and its source.
+    """
+    for place, guard in enumerate(env.guards):
         source = source_of(guard)
         if source is None:
             continue
         if source.known and not known and not _counts_at_one(source) and _unit_size(env, guard.expr) is None:
             continue
         if (source.converts and source.name not in _OPERATORS) == fixed:
-            yield guard.expr, source
+            yield place, guard.expr, source
     for node in program.graph.nodes:
         for size in compared_with_one(node):
             one = sympy.Eq(size.node.expr, 1)
             removed = one.xreplace(env.backed_var_to_val) is sympy.true
             if removed == fixed:
-                yield one if removed else sympy.Not(one), node_location(node)
+                yield len(env.guards), one if removed else sympy.Not(one), node_location(node)
 
 
 def ranks_of_call(program: ExportedProgram, spec: DynamicSpec) -> set[str]:

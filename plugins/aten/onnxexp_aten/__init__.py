@@ -10,7 +10,7 @@ import onnx_ir as ir
 import onnxexp
 from onnxexp.frontends import DynamicSpec
 from onnxexp.graph import Node
-from onnxexp_aten.capture.export_patches import keep_operators_whole, redirect_traced
+from onnxexp_aten.capture.export_patches import keep_operators_whole, redirect_traced, replace_in_files
 from onnxexp_aten.complex.complex_lowering import lower_complex
 from onnxexp_aten.passes.allow_zero_sizes import AllowZeroSizes
 from onnxexp_aten.passes.bfloat16_kernels import WarnOfBfloat16
@@ -35,19 +35,20 @@ class Aten:
     symbolics = aten
 
     @onnxexp.hookimpl
-    def capture_context(self, options: onnxexp.Options) -> AbstractContextManager[None]:
+    def capture_context(self, context: onnxexp.ExportContext) -> AbstractContextManager[None]:
         """Keep recurrent layers and data-dependent operators whole, and sizes symbolic."""
-        return keep_operators_whole(options.user_claims)
+        return keep_operators_whole(context)
 
     @onnxexp.hookimpl(tryfirst=True)
-    def capture(self, spec: DynamicSpec, options: onnxexp.Options, context: onnxexp.ExportContext) -> None:
+    def capture(self, model: Any, spec: DynamicSpec, options: onnxexp.Options, context: onnxexp.ExportContext) -> None:
         """Prepare a trace, and store the dynamic axes for the passes.
 
         Other frontends capture the model.
         """
         context.plugin_data[SPEC] = spec
+        replace_in_files(context, model)
         if options.capture == "trace":
-            redirect_traced(context, options.user_claims)
+            redirect_traced(context)
 
     @onnxexp.hookimpl(namespaces=["aten", "prims"])
     def lower_node(self, op: onnxexp.Builder, node: Node) -> Any:

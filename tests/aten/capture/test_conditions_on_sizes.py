@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch.nn import functional
+from torch.nn.functional import scaled_dot_product_attention
 
 import onnxexp
 from tests.core.test_restricted_calls import Model
@@ -69,6 +70,7 @@ class Pair(torch.nn.Module):
 
 ATTENTION: dict[str, Callable[..., Any]] = {
     "by name": lambda x, y: functional.scaled_dot_product_attention(x, x, x, is_causal=x.shape[2] > 1),
+    "imported": lambda x, y: scaled_dot_product_attention(x, x, x, is_causal=x.shape[2] > 1),
     "of two lengths": lambda x, y: functional.scaled_dot_product_attention(x, y, y, None, 0.0, x.shape[2] > 3),
     "with a scale of the size": lambda x, y: functional.scaled_dot_product_attention(
         x, y, y, is_causal=x.shape[2] > 3, scale=1 / x.shape[2]

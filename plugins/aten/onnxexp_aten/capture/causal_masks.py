@@ -7,6 +7,7 @@ and refuses the condition before a mode for functions sees the call.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any, Optional
 
@@ -27,6 +28,17 @@ _OF_TORCH = _operators.scaled_dot_product_attention
 def masks_of_conditions() -> tuple[Any, str, Callable[..., Any]]:
     """Return the replacement (owner, name, function) of attention."""
     return functional, _ATTENTION, _with_mask(getattr(functional, _ATTENTION))
+
+
+def imported_attention(model: torch.nn.Module) -> list[tuple[Any, str, Callable[..., Any]]]:
+    """List the replacements of attention in the files of a model's classes.
+
+    Whisper's has it by its name, from ``from torch.nn.functional import scaled_dot_product_attention``.
+    """
+    files = [
+        sys.modules[name] for name in dict.fromkeys(type(part).__module__ for part in model.modules()) if name in sys.modules
+    ]
+    return [(file, name, _with_mask(_OF_TORCH)) for file in files for name, value in vars(file).items() if value is _OF_TORCH]
 
 
 @functools.lru_cache(maxsize=128)

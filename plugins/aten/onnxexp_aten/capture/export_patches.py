@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 
 from onnxexp import ExportContext, is_in_onnx_export
 from onnxexp.frontends import redirected, replace_attributes
-from onnxexp_aten.capture.causal_masks import masks_of_conditions
+from onnxexp_aten.capture.causal_masks import imported_attention, masks_of_conditions
 from onnxexp_aten.capture.computed_numbers import elementwise, losses, norms, resizing
 from onnxexp_aten.capture.computed_sizes import COMPUTED_SIZES
 from onnxexp_aten.capture.data_dependent_ops import DATA_DEPENDENT, keep_data_dependent_sizes
@@ -28,6 +28,8 @@ from onnxexp_aten.capture.slice_lengths import exact_slice_lengths
 from onnxexp_aten.capture.stand_in_ops import define_operators
 from onnxexp_aten.capture.unbacked_sizes import keep_unbacked_sizes
 
+_OF_MODEL = "aten.of_model"
+"""Key in `ExportContext.plugin_data`: the stack of what is replaced for one model."""
 _Row: TypeAlias = tuple[Any, str, Callable[..., Any]]
 """A replacement, as (owner, attribute, function)."""
 _COMPOSITIONS = {**norms.table, **losses.table, **elementwise.table, **resizing.table}
@@ -39,11 +41,12 @@ itself.
 
 
 @contextlib.contextmanager
-def keep_operators_whole(claimed: Collection[str]) -> Iterator[None]:
+def keep_operators_whole(context: ExportContext) -> Iterator[None]:
     """Capture such operators as one node each, and computed sizes as symbols.
 
-    `claimed` are the operators of which the user passed a symbolic: calls of their functions stay as they are.
+    Calls of the functions of operators of which the user passed a symbolic stay as they are.
     """
+    claimed = context.options.user_claims
     define_operators()  # a trace takes shapes from these operators, too
     original: Any = torch.export.export
 
@@ -69,15 +72,24 @@ def keep_operators_whole(claimed: Collection[str]) -> Iterator[None]:
                 return run()
             return _export_views(functools.partial(export_with_pieces, run, args[0]), args[0])
 
-    with replace_attributes([(torch.export, "export", export), keep_modules(), masks_of_conditions()]):
+    with (
+        replace_attributes([(torch.export, "export", export), keep_modules(), masks_of_conditions()]),
+        contextlib.ExitStack() as context.plugin_data[_OF_MODEL],
+    ):
         yield
 
 
-def redirect_traced(context: ExportContext, claimed: Collection[str]) -> None:
-    """Keep computed numbers and pieces in a trace, but for operators that are `claimed`."""
+def replace_in_files(context: ExportContext, model: Any) -> None:
+    """Replace functions in the files of a model's classes, until the capture ends."""
+    if isinstance(model, torch.nn.Module):
+        context.plugin_data[_OF_MODEL].enter_context(replace_attributes(imported_attention(model)))
+
+
+def redirect_traced(context: ExportContext) -> None:
+    """Keep computed numbers and pieces in a trace."""
     compositions = dict.fromkeys(_COMPOSITIONS.values())
     rows = [(owner, name, composition.instead) for composition in compositions for owner, name in composition.places]
-    for owner, name, replacement in _unclaimed([*rows, *traced_pieces()], claimed):
+    for owner, name, replacement in _unclaimed([*rows, *traced_pieces()], context.options.user_claims):
         context.redirect(owner, name, replacement)
 
 
