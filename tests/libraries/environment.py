@@ -17,12 +17,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
+TORCHAUDIO = "torchaudio==2.11.1"
+"""In a folder of its own: its compiled part is for another torch, and libraries that find it import it."""
 
 
 def make(folder: Path, torchvision: Path) -> Path:
     """Make the environment, unless it is up to date; return its Python."""
     python, stamp = folder / "bin" / "python", folder / ".installed"
-    wanted = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
+    wanted = hashlib.sha256(REQUIREMENTS.read_bytes() + TORCHAUDIO.encode()).hexdigest()
     if stamp.exists() and stamp.read_text("utf-8") == wanted:
         return python
     if not python.exists():
@@ -34,8 +36,9 @@ def make(folder: Path, torchvision: Path) -> Path:
     seen = [*site.getsitepackages(), *map(str, sources), str(torchvision.resolve())]
     (packages / "project.pth").write_text("\n".join(seen) + "\n", "utf-8")
     _describe_torchvision(packages, torchvision)
-    install = [str(python), "-m", "pip", "install", "--quiet", "--no-deps", "-r", str(REQUIREMENTS)]
-    subprocess.run(install, check=True)
+    install = [str(python), "-m", "pip", "install", "--quiet", "--no-deps"]
+    subprocess.run([*install, "-r", str(REQUIREMENTS)], check=True)
+    subprocess.run([*install, "--upgrade", "--target", str(folder / "torchaudio"), TORCHAUDIO], check=True)
     stamp.write_text(wanted, "utf-8")
     return python
 
