@@ -572,3 +572,17 @@ def test_a_traced_function_that_has_not_run() -> None:
     program = onnxexp.export(traced, (torch.rand(2, 3),))
     x = torch.rand(2, 3)
     torch.testing.assert_close(program(x), traced(x))
+
+
+def test_a_branch_on_the_larger_of_sizes_is_a_condition() -> None:
+    """VITS pads its table of relative positions where a text is longer than the window."""
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        padding = max(x.shape[1] - 5, 0)
+        return torch.nn.functional.pad(x, (padding, 0)) if padding > 0 else x * 2
+
+    with pytest.warns(UserWarning, match=r"right only where max\(0, t - 5\) > 0"):
+        program = onnxexp.export(model, (torch.rand(2, 50),), dynamic_shapes=({0: "n", 1: "t"},), capture="trace")
+    for size in ((2, 50), (3, 6), (1, 71)):
+        x = torch.rand(size)
+        torch.testing.assert_close(program(x), model(x))

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from onnxexp_torchscript.trace.inplace_size_arithmetic import is_size
+from onnxexp_torchscript.trace.made_constants import no_trace
 
 _FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {"sqrt": torch.sqrt, "exp": torch.exp, "log2": torch.log2}
 """Functions of Python's math module, each with the function of torch that is recorded."""
@@ -47,9 +48,20 @@ def _recording_of_sizes(original: Callable[..., Any], function: Callable[..., to
             return original(numbers)
         if not all(type(number) is int or _is_whole_size(number) for number in numbers):
             return original(numbers)
-        return functools.reduce(function, map(torch.as_tensor, numbers))
+        return functools.reduce(function, map(_as_tensor, numbers))
 
     return call
+
+
+def _as_tensor(number: Any) -> torch.Tensor:
+    """Return an integer as a constant tensor, and a tensor as it is.
+
+    The tracer would record the conversion of either, whose result is no number for the reader.
+    """
+    if isinstance(number, torch.Tensor):
+        return number
+    with no_trace():
+        return torch.tensor(number)
 
 
 def _is_whole_size(number: Any) -> bool:
