@@ -8,13 +8,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import sympy  # type: ignore[import-untyped]
+import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from onnxexp import CaptureError, warn
 from onnxexp.graph import SourceLocation, Value
 from onnxexp_torchscript.conversion.python_numbers import unwrap
 from onnxexp_torchscript.trace.traced_branches import Branch
-from onnxexp_torchscript.types.abstract_tensor import AbstractTensor, expr_of
+from onnxexp_torchscript.types.abstract_tensor import expr_of
 from onnxexp_torchscript.types.type_inference import TypeInference
 
 Restrictions: TypeAlias = Mapping[str, Callable[[Sequence[Any]], bool]]
@@ -88,10 +89,11 @@ def branched(sizes: TypeInference, branches: Sequence[Branch], conditions: Seque
         if not isinstance(condition, Value):
             continue
         computed = sizes.of(condition)
-        expr = sympy.nan if isinstance(computed, AbstractTensor) else sizes.expanded(expr_of(computed))
+        known = isinstance(computed, (bool, int, float, torch.SymBool, torch.SymInt, torch.SymFloat))
+        expr = sizes.expanded(expr_of(computed)) if known else sympy.true
         expr = expr if expr.is_Boolean or expr.is_Relational else sympy.Ne(expr, 0)
         expr = expr if branch.outcome else sympy.Not(expr)
-        if isinstance(computed, AbstractTensor) or free_unbacked_symbols(expr):
+        if not known or free_unbacked_symbols(expr):
             if not fixed:
                 text = "the model branches on a size that depends on values; to fix this, write it with torch.where or torch.cond"
                 raise CaptureError(f"{branch.where}: {text}")
