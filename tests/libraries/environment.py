@@ -24,7 +24,7 @@ TORCHAUDIO = "torchaudio==2.11.1"
 def make(folder: Path, torchvision: Path) -> Path:
     """Make the environment, unless it is up to date; return its Python."""
     python, stamp = folder / "bin" / "python", folder / ".installed"
-    wanted = hashlib.sha256(REQUIREMENTS.read_bytes() + TORCHAUDIO.encode()).hexdigest()
+    wanted = hashlib.sha256(REQUIREMENTS.read_bytes() + f"{TORCHAUDIO} {ROOT}".encode()).hexdigest()
     if stamp.exists() and stamp.read_text("utf-8") == wanted:
         return python
     if not python.exists():

@@ -90,7 +90,9 @@ def _reasons(found: dict[str, Result], exporters: Sequence[str]) -> Iterator[str
 
 def _short(text: str) -> str:
     """Return the beginning of a message, as a cell of a table."""
-    plain = re.sub(r"\x1b\[[\d;]*m", "", text).splitlines()[0].replace("|", "\\|").replace("<", "&lt;")
+    lines = re.sub(r"\x1b\[[\d;]*m", "", text).replace("the model could not be captured:\n", "").splitlines()
+    plain = lines[0].strip().replace("|", "\\|").replace("<", "&lt;")
+    plain = re.sub(r"/\S*/(?=(?:core|plugins|site-packages)/)", "", plain)  # of this machine
     return plain if len(plain) <= _LONGEST else f"{plain[:_LONGEST]} …"
 
 
