@@ -245,7 +245,7 @@ def test_what_a_trace_fixes_is_exported_with_a_warning_where_torchs_tracer_is_ch
 
 
 class GhostBatches(torch.nn.Module):
-    """A model that normalizes pieces of the batch, the count of which it computes by NumPy, as TabNet's."""
+    """Normalize a batch in pieces, as TabNet does. NumPy computes how many."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -83,6 +83,8 @@ class Options:
     ) -> Options:
         """Check the arguments of `export`.
 
+        `claims` are the operators of all tables, and of those that the user passed.
+
         Raises OptionError for malformed or contradictory ones.
         """
         if capture not in _CAPTURES:

@@ -130,9 +130,9 @@ class Quantized:
         model = scripted or model
         quantized = is_quantized(model) or bool(forms) or scripted is not None
         check_model(model, options.capture, quantized)
-        # a symbolic of the user's for torch.quantize_per_tensor wants the call as it is
-        own = options.claims.isdisjoint(f"aten::{name}" for name in QUANTIZING)
-        plain = own and not quantized and isinstance(model, torch.nn.Module)
+        # another plugin's symbolic for torch.quantize_per_tensor lowers the call as it is
+        lowered_elsewhere = not options.claims.isdisjoint(f"aten::{name}" for name in QUANTIZING)
+        plain = isinstance(model, torch.nn.Module) and not quantized and not lowered_elsewhere
         calls = plain and calls_quantizing(model)
         scripts = options.capture == "script"  # torch.jit.script gets the functions from the beginning
         if plain and (calls or scripts):

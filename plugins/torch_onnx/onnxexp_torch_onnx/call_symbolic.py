@@ -24,6 +24,9 @@ from onnxexp_torch_onnx.torch_onnx_state import torch_opset
 
 __all__ = ["call_symbolic", "describe"]
 
+_QUANTIZED = (torch.uint8, torch.int8, torch.int32)
+"""The dtypes of the integers of a quantized tensor."""
+
 
 def call_symbolic(
     op: Builder,
@@ -95,6 +98,8 @@ def _quantized(op: Builder, results: list[Any]) -> list[Any]:
     if not isinstance(output, TensorType) or not isinstance(parts, (list, tuple)) or len(parts) not in (3, 4):
         return results
     integers = parts[0]
+    if not isinstance(integers, Tensor) or integers.known_dtype not in _QUANTIZED:
+        return results
     op.node.outputs[0].type = dataclasses.replace(output, dtype=integers.known_dtype)  # torch's is quint8, torch.export's float
     op.context.plugin_data.setdefault(QUANTIZED, {})[integers] = tuple(parts)
     return [integers]

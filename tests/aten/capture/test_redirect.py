@@ -296,4 +296,4 @@ assert torch.kron in trace_rules.get_torch_obj_rule_map()
 @pytest.mark.parametrize("model", ["Strict", "Branches"])
 def test_dynamo_knows_torch_as_it_is_afterwards(model: str) -> None:
     """Dynamo lists torch's functions once, at its first use, which may be in an export."""
-    subprocess.run([sys.executable, "-c", DYNAMO, model], check=True)
+    subprocess.run([sys.executable, "-c", DYNAMO, model], check=True, timeout=300)

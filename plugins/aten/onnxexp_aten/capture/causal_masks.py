@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, Optional
 
 import torch
@@ -35,10 +36,9 @@ def imported_attention(model: torch.nn.Module) -> list[tuple[Any, str, Callable[
 
     Whisper's has it by its name, from ``from torch.nn.functional import scaled_dot_product_attention``.
     """
-    files = [
-        sys.modules[name] for name in dict.fromkeys(type(part).__module__ for part in model.modules()) if name in sys.modules
-    ]
-    return [(file, name, _with_mask(_OF_TORCH)) for file in files for name, value in vars(file).items() if value is _OF_TORCH]
+    files = map(sys.modules.get, dict.fromkeys(type(part).__module__ for part in model.modules()))
+    found = [(file, vars(file).copy()) for file in files if isinstance(file, ModuleType)]
+    return [(file, name, _with_mask(_OF_TORCH)) for file, names in found for name, value in names.items() if value is _OF_TORCH]
 
 
 @functools.lru_cache(maxsize=128)

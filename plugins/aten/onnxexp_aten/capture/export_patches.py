@@ -44,7 +44,7 @@ itself.
 def keep_operators_whole(context: ExportContext) -> Iterator[None]:
     """Capture such operators as one node each, and computed sizes as symbols.
 
-    Calls of the functions of operators of which the user passed a symbolic stay as they are.
+    Where the user passed a symbolic for an operator, calls of its function stay as they are.
     """
     claimed = context.options.user_claims
     define_operators()  # a trace takes shapes from these operators, too

@@ -37,7 +37,7 @@ _WRITTEN = {
 def lower_complex(op: Builder, node: Node) -> Any:
     """Lower a node with complex arguments or results.
 
-    Returns None for any other node, for a node without a rule, and for one of which the user passed a symbolic.
+    Returns None for any other node, for a node without a rule, and for an operator that a symbolic of the user's lowers.
     """
     if not op.context.options.user_claims.isdisjoint((node.op, node.op.partition(".")[0])):
         return None

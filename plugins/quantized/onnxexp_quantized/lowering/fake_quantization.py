@@ -53,7 +53,7 @@ def fake_quantize_along(
     """onnxexp_quantized::fake_quantize(Tensor x, Tensor scale, Tensor zero_point, int? axis, int quant_min, int quant_max)
     -> Tensor
 
-    It is what the capture has in place of ATen's two operators, of which another plugin may have symbolics.
+    The capture records this operator in place of ATen's two. Their symbolics lower it, also those of another plugin.
     """
     if axis is None:
         return op.torch_op("aten::fake_quantize_per_tensor_affine", x, scale, zero_point, quant_min, quant_max)[0]

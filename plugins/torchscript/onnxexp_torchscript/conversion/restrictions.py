@@ -79,9 +79,9 @@ def tied(sizes: TypeInference, ties: Mapping[tuple[sympy.Symbol, sympy.Symbol], 
 def branched(sizes: TypeInference, branches: Sequence[Branch], conditions: Sequence[Any], fixed: bool) -> Restrictions:
     """Return the conditions of the branches that a trace took, as tests of leaves.
 
-    Warns of conditions that are not true at all sizes. `fixed` is whether a condition on sizes that depend on values is one too.
+    Warns of conditions that are not true at all sizes. With `fixed`, it also warns of branches on values, which have no test.
 
-    Raises CaptureError for such a condition if it is not.
+    Raises CaptureError for a branch on values, unless `fixed` is set.
     """
     found: dict[str, Callable[[Sequence[Any]], bool]] = {}
     lines: list[str] = []

@@ -41,7 +41,8 @@ def script(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
     torch._C._jit_pass_inline(graph)
     random = RandomState()
     run = functools.partial(run_example, model)
-    with torch.jit._fuser.optimized_execution(False):  # folding passes a mode numbers for tensors
+    # the first run folds constants, and would pass numbers in place of tensors to a mode
+    with torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
         (args, kwargs), result = run_fitting(run, run, args, kwargs, spec)
     flat, in_spec = pytree.tree_flatten((args, kwargs))
     if not is_scripted(model) and method.name != "forward__0":  # Python cannot call a module with overloads

@@ -56,7 +56,7 @@ def _recording_of_sizes(original: Callable[..., Any], function: Callable[..., to
 def _as_tensor(number: Any) -> torch.Tensor:
     """Return an integer as a constant tensor, and a tensor as it is.
 
-    The tracer would record the conversion of either, whose result is no number for the reader.
+    The tracer would record a conversion of either. The converter takes its result for a tensor, not for a size.
     """
     if isinstance(number, torch.Tensor):
         return number
