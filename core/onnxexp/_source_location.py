@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -98,15 +99,44 @@ def is_torch_nn(file: str) -> bool:
 @functools.lru_cache(maxsize=4096)
 def only_raises_or_warns(file: str, line: int) -> bool:
     """Return whether a line is an assertion, or an ``if`` that only raises or warns."""
-    code = linecache.getline(file, line).strip()
-    if code.startswith("assert ") or "_check(" in code:
+    if "_check(" in linecache.getline(file, line):
         return True
     lines = linecache.getlines(file)
     for start in range(line - 1, max(line - 1 - _CONDITION, -1), -1):  # the condition may have several lines
+        if "".join(lines[start : start + 1]).lstrip().startswith(("assert ", "assert(")):
+            return start == line - 1 or isinstance(_conditional(lines, line - 1), ast.Assert)
         if "".join(lines[start : start + 1]).lstrip().startswith(("if ", "if(", "elif ")):
             body, has_else = _branch(lines[start:], line - 1 - start)
             return bool(body) and (isinstance(body[-1], ast.Raise) or (not has_else and all(map(_warns, body))))
     return False
+
+
+@functools.lru_cache(maxsize=4096)
+def passing_truth(file: str, line: int) -> bool | None:
+    """Return the truth of the tensors in a check that passes.
+
+    It neither raises nor warns then.
+    None where the line is in no check, or where its condition has tensors of either truth.
+    """
+    if not only_raises_or_warns(file, line) or (statement := _conditional(linecache.getlines(file), line - 1)) is None:
+        return None
+    test = statement.test
+    negations = [each for each in ast.walk(test) if isinstance(each, ast.UnaryOp) and isinstance(each.op, ast.Not)]
+    if negations and negations != [test]:
+        return None
+    return isinstance(statement, ast.Assert) != bool(negations)
+
+
+def _conditional(lines: Sequence[str], place: int) -> ast.Assert | ast.If | None:
+    """Return the assertion or ``if`` whose condition has the line at `place`."""
+    for start in range(place, max(place - _CONDITION, -1), -1):
+        if lines[start].lstrip().startswith(("assert ", "assert(", "if ", "if(", "elif ")):
+            for end in range(place + 1, place + 1 + _CONDITION):
+                block = textwrap.dedent("".join(lines[start:end])).removeprefix("el")
+                with contextlib.suppress(SyntaxError, ValueError):  # the statement has more lines
+                    [statement] = ast.parse(f"{block.rstrip()} pass" if block.rstrip().endswith(":") else block).body
+                    return statement if isinstance(statement, (ast.Assert, ast.If)) else None
+    return None
 
 
 def _branch(lines: Sequence[str], place: int) -> tuple[list[ast.stmt], bool]:

@@ -3,9 +3,10 @@
     python -m tests.peer_suite [--runs NAME ...] [--exporters NAME ...] [--tests PATTERN]
                                [--failed] [--jobs N] [--page]
 
-The tests run with onnxexp and with torch.onnx's exporter. The results go into docs/reference/peer-suite.json after each run. A
-test that fails with onnxexp and is not in known.py is an error, and so is one that is there and passes. A run of one `--tests`
-pattern is printed and not written.
+The tests run with onnxexp's functions, with torch.onnx after `onnxexp_torch_onnx.install()`, and with torch.onnx's exporter. The
+results go into docs/reference/peer-suite.json after each run. A test that fails with onnxexp and is not in known.py is an error,
+and so is one that is there and passes, or that fails after `install()` alone. A run of one `--tests` pattern is printed and not
+written.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import sys
 from . import page, sources
 from .running import RUNS, Result, Run
 
-EXPORTERS = ("onnxexp", "torch.onnx")
+EXPORTERS = ("onnxexp", "installed", "torch.onnx")
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""The exporters under test: torch.onnx's own, or onnxexp under its names."""
+"""The exporters under test: torch.onnx's own, onnxexp under its names, and torch.onnx where onnxexp is installed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,17 @@ def _use_onnxexp(capture: str) -> None:
         setattr(utils, name, getattr(onnxexp_torch_onnx, name))
 
 
-EXPORTERS = {"onnxexp": _use_onnxexp, "torch.onnx": _use_torch_onnx}
+def _use_installed(capture: str) -> None:
+    """Let the tests call torch.onnx, which onnxexp serves in this process: its TorchScript exporter, as in torch 2.6."""
+    onnxexp_torch_onnx.install()
+    torch.onnx.export = _noted("installed", functools.partial(torch.onnx.export, dynamo=False))
+    utils._export = _noted("installed", torch.onnx.utils._export)
+    _feed_all_inputs()
+    for name in ("register_custom_op_symbolic", "unregister_custom_op_symbolic"):
+        setattr(utils, name, getattr(torch.onnx, name))
+
+
+EXPORTERS = {"onnxexp": _use_onnxexp, "installed": _use_installed, "torch.onnx": _use_torch_onnx}
 
 
 def has_exported() -> bool:

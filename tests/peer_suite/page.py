@@ -24,9 +24,10 @@ Results = dict[str, Any]
 _INTRODUCTION = """\
 # PyTorch's own ONNX tests
 
-PyTorch 2.6 has tests of its exporter in `test/onnx`. `make peer-suite` downloads them and runs them twice: with torch.onnx's
-TorchScript exporter of this release, and with `onnxexp_torch_onnx.export` in its place. torch's own code compares the results of
-ONNX Runtime with eager PyTorch. Each test runs in a process of its own, in which nothing was exported before.
+PyTorch 2.6 has tests of its exporter in `test/onnx`. `make peer-suite` downloads them and runs them three times: with
+torch.onnx's TorchScript exporter of this release, with `onnxexp_torch_onnx.export` in its place, and with torch.onnx's names in a
+process with `onnxexp_torch_onnx.install()`. torch's own code compares the results of ONNX Runtime with eager PyTorch. Each test
+runs in a process of its own, in which nothing was exported before.
 
 A test that expects a refusal passes if the export is right instead. Some tests skip themselves at an opset, or in a script.
 """
@@ -79,6 +80,9 @@ def unexpected(results: Results, known: Sequence[Known] = KNOWN) -> Iterator[str
     """Describe tests that fail and are not known to, and known ones that do not fail."""
     for run, by_exporter in results["runs"].items():
         failed = by_exporter.get("onnxexp", {"failed": {}})["failed"]
+        installed = by_exporter.get("installed", {"failed": failed})["failed"]
+        for test in sorted(installed.keys() - failed.keys()):
+            yield f"{run}: {test} fails with install() alone: {installed[test]}"
         listed = {test for each in known if run in each.runs for test in each.tests}
         for test in sorted(failed.keys() - listed):
             yield f"{run}: {test} fails, and is not in tests/peer_suite/known.py: {failed[test]}"
@@ -90,7 +94,7 @@ def text(results: Results, known: Sequence[Known] = KNOWN) -> str:
     """Return the page."""
     versions = ", ".join(f"{name} {version}" for name, version in results["versions"].items())
     lines = [_INTRODUCTION, f"Measured with {versions}.", ""]
-    lines += ["| tests | onnxexp passes | torch.onnx passes | skipped |", "|---|---|---|---|"]
+    lines += ["| tests | onnxexp passes | with `install()` | torch.onnx passes | skipped |", "|---|---|---|---|---|"]
     lines += [_row(run.name, results["runs"][run.name]) for run in RUNS if run.name in results["runs"]]
     lines += ["", "## What fails with onnxexp", "", "| tests | where | reason |", "|---|---|---|"]
     lines += [f"| {_names(each.tests)} | {'; '.join(each.runs)} | {each.reason} |" for each in known]
@@ -102,10 +106,10 @@ def text(results: Results, known: Sequence[Known] = KNOWN) -> str:
 def _row(name: str, by_exporter: Mapping[str, Any]) -> str:
     cells = [
         _passed(by_exporter[exporter]["counts"]) if exporter in by_exporter else "not run"
-        for exporter in ("onnxexp", "torch.onnx")
+        for exporter in ("onnxexp", "installed", "torch.onnx")
     ]
     skipped = next(iter(by_exporter.values()))["counts"]["skipped"]
-    return f"| {name} | {cells[0]} | {cells[1]} | {skipped} |"
+    return f"| {name} | {' | '.join(cells)} | {skipped} |"
 
 
 def _passed(count: Mapping[str, int]) -> str:

@@ -16,6 +16,7 @@ def results(tmp_path, monkeypatch):
     monkeypatch.setattr(page, "_RESULTS", tmp_path / "results.json")
     found = {"test_a": Result("passed"), "test_b": Result("failed", "ValueError: one"), "test_c": Result("skipped", "opset")}
     page.record(RUN, "onnxexp", found)
+    page.record(RUN, "installed", found)
     page.record(RUN, "torch.onnx", {**found, "test_b": Result("passed")})
     return page.load
 
@@ -30,9 +31,16 @@ def test_a_known_failure_that_passes_is_an_error(results):
     assert [*page.unexpected(results(), known)] == [f"{RUN}: test_a is in tests/peer_suite/known.py, and does not fail"]
 
 
+def test_a_failure_with_install_alone_is_an_error(results):
+    page.record(RUN, "installed", {"test_a": Result("failed", "ValueError: two"), "test_b": Result("failed", "ValueError: one")})
+    assert [*page.unexpected(results(), [Known("reason", (RUN,), ("test_b",))])] == [
+        f"{RUN}: test_a fails with install() alone: ValueError: two"
+    ]
+
+
 def test_known_failures_are_a_table(results):
     text = page.text(results(), [Known("The reason.", (RUN,), ("test_b",))])
-    assert f"| {RUN} | 1 of 2 | 2 of 2 | 1 |" in text
+    assert f"| {RUN} | 1 of 2 | 1 of 2 | 2 of 2 | 1 |" in text
     assert f"| `test_b` | {RUN} | The reason. |" in text
 
 

@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp._capture.preserved_model import call_preserved
+from onnxexp._capture.assigned_data import FirstUses
+from onnxexp._capture.preserved_model import call_preserved, preserved_model
+from onnxexp._capture.torch_state import assigned_data_lines
 from onnxexp._source_location import SourceLocation
 from onnxexp._user_warnings import warn
 
@@ -27,13 +29,15 @@ def assigned_attributes(caught: Sequence[warnings.WarningMessage]) -> set[str]:
 def warn_of_kept_tensors(
     model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], assigned: Collection[str]
 ) -> None:
-    """Warn of assigned tensors that a later call reads, each with its line.
+    """Warn of assigned tensors and ``.data`` that a later call reads, with lines.
 
     Args:
         model: The model after its capture.
-        args, kwargs: The example. The model is run on a copy of it once if an attribute may be kept.
+        args, kwargs: The example. The model is run on a copy of it once if a tensor may be kept.
         assigned: The attributes, ``self.block.state[0]``, that the forward has assigned tensors to.
     """
+    if assigned_data_lines():
+        _warn_of_kept_data(model, args, kwargs)
     if not assigned:
         return
     own = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
@@ -45,6 +49,23 @@ def warn_of_kept_tensors(
             "the values at the export, and new ones are lost; "
             "to fix this, make them inputs and outputs, or compute in __init__ what no "
             "input changes"
+        )
+
+
+def _warn_of_kept_data(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Warn of assignments to ``.data`` of parameters that a later call reads."""
+    arguments = pytree.tree_map_only(torch.Tensor, torch.clone, (tuple(args), dict(kwargs)))
+    uses = FirstUses()
+    try:
+        with preserved_model(model) as private, uses:
+            private(*arguments[0], **arguments[1])
+        keeps = uses.keeps_data()
+    except Exception:  # noqa: BLE001 - a model on the meta device may raise anything; each tensor may be kept then
+        keeps = True
+    if keeps:
+        warn(
+            f"the forward keeps what it assigns to .data ({'; '.join(sorted(map(str, assigned_data_lines())))}); an ONNX graph "
+            "keeps nothing: its outputs are right for the values at the export; to fix this, compute it in __init__"
         )
 
 

@@ -72,6 +72,8 @@ def private_tensors(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
     finally:
         with torch.no_grad():
             for original, clone in clones:
+                if clone.dtype != original.dtype:  # a cast in the forward
+                    clone.data = original
                 clone.set_(original.untyped_storage(), *_place(original))
 
 

@@ -18,7 +18,9 @@ import torch
 from torch._higher_order_ops import utils
 from torch.overrides import TorchFunctionMode
 
-from onnxexp._capture.torch_state import is_exporting, replace_attributes
+from onnxexp._capture.assigned_data import AssignedData
+from onnxexp._capture.torch_state import is_exporting, replace_attributes, set_data
+from onnxexp._errors import CaptureError
 
 Replacement: TypeAlias = Callable[..., Any]
 """A function that gets torch's function first, then the arguments of the call."""
@@ -66,11 +68,16 @@ class Redirect(TorchFunctionMode):
         self._globals: dict[int, dict[str, Any]] = {}
         self._direct: Any = None
         self._running: list[FunctionType] = []
+        self.data = AssignedData()
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         options = kwargs or {}
         if torch.compiler.is_dynamo_compiling():  # it traces this function, in a branch of torch.cond
             return self._traced.get(func, func)(*args, **options)
+        if func is set_data and isinstance(args[0], torch.nn.Parameter):
+            return self.data.assign(*args)
+        if self.data:
+            args, options = self.data.replaced((args, options))
         if func == self._direct:
             self._direct = None
             return func(*args, **options)
@@ -267,14 +274,14 @@ def _chained(first: Replacement, second: Replacement, original: Callable[..., An
 
 
 @contextlib.contextmanager
-def _in_forward(model: torch.nn.Module, mode: TorchFunctionMode, patches: Rows) -> Iterator[None]:
+def _in_forward(model: torch.nn.Module, mode: Redirect, patches: Rows) -> Iterator[None]:
     """Redirect the calls in a model's forward, by attributes in branches under Dynamo."""
-    in_branches = (utils, "_set_compilation_env", _with_attributes(utils._set_compilation_env, patches))
+    in_branches = (utils, "_set_compilation_env", _with_attributes(utils._set_compilation_env, patches, mode))
     with _in_call(model, mode), replace_attributes([in_branches]):
         yield
 
 
-def _in_call(model: torch.nn.Module, mode: TorchFunctionMode) -> contextlib.AbstractContextManager[None]:
+def _in_call(model: torch.nn.Module, mode: Redirect) -> contextlib.AbstractContextManager[None]:
     """Call a model and its hooks in a mode, without effect on other threads.
 
     Of the calls that a mode around all of torch.export would see, torch.export itself makes four of five.
@@ -289,9 +296,10 @@ def _in_call(model: torch.nn.Module, mode: TorchFunctionMode) -> contextlib.Abst
             entered.append(None)
             try:
                 with mode:
-                    return function(*args, **options)
+                    return mode.data.replaced(function(*args, **options))
             finally:
                 entered.clear()
+                mode.data = AssignedData()
 
         return call
 
@@ -310,11 +318,16 @@ def _composed(
     return instead(lambda *args, **options: composition(original, args, options), *args, **options)
 
 
-def _with_attributes(environment: Callable[[], Any], patches: Rows) -> Callable[[], Any]:
+def _with_attributes(environment: Callable[[], Any], patches: Rows, mode: Redirect) -> Callable[[], Any]:
     """Return the settings for branches under Dynamo, with replaced attributes."""
 
     @contextlib.contextmanager
     def settings() -> Iterator[None]:
+        if is_exporting() and mode.data:
+            raise CaptureError(
+                "an assignment to .data before a branch cannot be captured: the branch does not see it; to fix this, "
+                "assign after the branch, or use a new tensor"
+            )
         with _for_dynamo(patches) if is_exporting() else contextlib.nullcontext(), environment():  # not in another thread
             yield
 

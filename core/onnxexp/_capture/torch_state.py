@@ -18,19 +18,27 @@ from torch._jit_internal import is_scripting
 from torch._logging import _internal as _logging
 from torch.backends import mha
 from torch.onnx._internal.exporter import _flags
+from torch.overrides import handle_torch_function, has_torch_function
 
 from onnxexp._errors import CaptureError
 from onnxexp._request.training_mode import TrainingMode
+from onnxexp._source_location import SourceLocation
 
 LOCK = threading.RLock()
 """Guards torch's tracers: their mode stacks and patches are global to the process."""
 
 _EXPORTING = contextvars.ContextVar("onnxexp exporting", default=False)
+_DATA_LINES: contextvars.ContextVar[set[SourceLocation]] = contextvars.ContextVar("onnxexp lines that assign to .data")
 
 
 def is_exporting() -> bool:
     """Return whether onnxexp captures a model in this thread."""
     return _EXPORTING.get()
+
+
+def assigned_data_lines() -> set[SourceLocation]:
+    """Return the lines that assign to ``.data`` in the present capture."""
+    return _DATA_LINES.get()
 
 
 # Strict capture traces through the callers, and Dynamo cannot trace a context variable. This is the mark of
@@ -104,14 +112,18 @@ def unwind_functorch() -> Iterator[None]:
             functorch.pop_dynamic_layer_stack()
 
 
-def _set_data(self: torch.Tensor, value: torch.Tensor) -> None:
-    if is_exporting():
+def set_data(self: torch.Tensor, value: torch.Tensor) -> None:
+    """Assign to ``.data``, in captures through a mode for functions."""
+    if is_exporting() and (torch.compiler.is_exporting() or torch._C._get_tracing_state() is not None):
+        if has_torch_function((self, value)):
+            handle_torch_function(set_data, (self, value), self, value)
+            return
         raise CaptureError("an assignment to .data cannot be captured; to fix this, write with copy_(), or use a new tensor")
     _DATA.__set__(self, value)
 
 
 _DATA: Any = torch._C.TensorBase.data
-_TRACEABLE_DATA = property(lambda self: self.detach() if is_exporting() else _DATA.__get__(self), _set_data)
+_TRACEABLE_DATA = property(lambda self: self.detach() if is_exporting() else _DATA.__get__(self), set_data)
 
 
 class _OnnxFlags:
@@ -149,12 +161,13 @@ def torch_mode() -> Iterator[None]:
     state.append((torch.Tensor, "data", _TRACEABLE_DATA))
     state.append((torch._C._autograd, "_get_data_attr", torch.detach))  # Dynamo's `.data`, which export makes a constant
     with LOCK, torch.inference_mode(False), torch.no_grad(), replace_attributes(state):
-        outer = _EXPORTING.set(True)
+        outer, lines = _EXPORTING.set(True), _DATA_LINES.set(set())
         try:
             with unwind_functorch():
                 yield
         finally:
             _EXPORTING.reset(outer)
+            _DATA_LINES.reset(lines)
 
 
 @contextlib.contextmanager

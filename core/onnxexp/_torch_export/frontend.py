@@ -39,6 +39,7 @@ from onnxexp._torch_export.guard_warnings import fixed_numbers, ranks_of_call, r
 from onnxexp._torch_export.program_converter import mutated_names, retrace_incomplete, to_graph
 from onnxexp._torch_export.program_modes import fake_mode
 from onnxexp._torch_export.symbol_names import check_dynamic, symbol_names
+from onnxexp._torch_export.value_checks import VALUE_CHECKS
 
 
 class _RefusedAtAllSizes(CaptureRefused):
@@ -221,7 +222,7 @@ def _export_example(
 def _export(
     model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, context: ExportContext, strict: bool
 ) -> ExportedProgram:
-    rows = context.redirections
+    rows = [*context.redirections, *([] if strict else VALUE_CHECKS)]
     mode = TimedRedirect if context.options.capture == "auto" else Redirect  # a trace may follow
     with (
         restored_state(model, buffers=False),  # also before the program is read: constants share their memory with the model
@@ -230,7 +231,7 @@ def _export(
         record_user_lines(),
         record_guard_sources(),
         exact_reshape_sizes(),
-        redirected_in(mode, rows, model, attributes=strict) if rows else contextlib.nullcontext(),
+        redirected_in(mode, rows, model, attributes=strict),
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always")  # most of them concern torch's internals only

@@ -70,6 +70,10 @@ MODELS: dict[str, Callable[..., Any]] = {
     "avg_pool2d of all": lambda x: F.avg_pool2d(x[None], x.shape),
     "adaptive_avg_pool1d": lambda x: F.adaptive_avg_pool1d(x[None], x.shape[1] // 4),
     "adaptive_avg_pool2d": lambda x: F.adaptive_avg_pool2d(x[None], (1, x.shape[1] // 4)),
+    "adaptive_max_pool1d": lambda x: F.adaptive_max_pool1d(x[None], x.shape[1] // 4),
+    "adaptive_max_pool2d": lambda x: F.adaptive_max_pool2d((x.T @ x)[None], (x.shape[1] // 2, x.shape[1] // 3)),
+    "adaptive_max_pool2d of one axis": lambda x: F.adaptive_max_pool2d(x[None], (None, x.shape[1] // 3 + 1)),
+    "adaptive_max_pool3d": lambda x: F.adaptive_max_pool3d((x.T @ x)[None, None], x.shape[1] // x.shape[1]),
     "adaptive_avg_pool2d of 0": lambda x: F.adaptive_avg_pool2d(x[None], (x.shape[0] // 4, 1)),
 }
 

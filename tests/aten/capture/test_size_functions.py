@@ -30,8 +30,23 @@ def unknown(x: Tensor) -> Tensor:
     return found / len(found)
 
 
-@pytest.mark.parametrize("model", [roots, scaled, halves, unknown])
-@pytest.mark.parametrize("capture", ["export", "trace"])
+def pieces(x: Tensor) -> Tensor:
+    stride = x.shape[0]
+    return torch.stack([x[offset : offset + stride] * 2 for offset in range(0, x.shape[0], stride)])
+
+
+def ends(x: Tensor) -> Tensor:
+    assert isinstance(range(3), range)
+    return sum((x[-1] * index for index in range(x.shape[0], x.shape[0] + 3)), x) * len(range(x.shape[0], x.shape[0]))
+
+
+MODELS = [roots, scaled, halves, unknown, pieces]
+
+
+@pytest.mark.parametrize(
+    ("model", "capture"),
+    [*((model, capture) for model in MODELS for capture in ("export", "trace")), (ends, "export")],  # a trace has numbers there
+)
 def test_the_result_is_a_size(model: Callable[[Tensor], Tensor], capture: str) -> None:
     program = onnxexp.export(model, (torch.ones(3),), capture=capture, dynamic_shapes=({0: "n"},))
     for size in (1, 2, 5, 8):

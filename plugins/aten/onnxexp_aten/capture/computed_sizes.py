@@ -59,6 +59,30 @@ def _adaptive_avg_pool1d(original: Callable[..., torch.Tensor], input: torch.Ten
     return functional.adaptive_avg_pool2d(input.unsqueeze(-2), (1, size)).squeeze(-2)
 
 
+def _adaptive_max_pool(
+    rank: int, original: Callable[..., Any], input: torch.Tensor, output_size: Any, return_indices: bool = False
+) -> Any:
+    """Take the largest element of each window, the last one of shorter windows twice."""
+    sizes = [*output_size] if isinstance(output_size, (tuple, list)) else [output_size] * rank
+    if return_indices or len(sizes) != rank or not any(isinstance(size, torch.SymInt) for size in sizes):
+        return original(input, output_size, return_indices)
+    for axis, size in zip(range(-rank, 0), sizes, strict=True):
+        if size is not None:
+            members = _windows(input.shape[axis], size, input.device)
+            along = input.index_select(axis, members.flatten())
+            input = along.unflatten(axis, members.shape).amax(axis)  # type: ignore[no-untyped-call]
+    return input
+
+
+def _windows(before: Any, after: Any, device: torch.device) -> torch.Tensor:
+    """List the elements in each window of an adaptive pool, int64[after, longest]."""
+    numbers, divisor = torch.arange(after, device=device), _at_least_one(after)
+    starts = numbers * before // divisor
+    last = ((numbers + 1) * before + divisor - 1) // divisor - 1
+    longest = (before + divisor - 1) // divisor + 1
+    return torch.minimum(starts[:, None] + torch.arange(longest, device=device), last[:, None])
+
+
 _POOLS_WHOLE = {"padding": 0, "dilation": 1, "ceil_mode": False, "return_indices": False}
 """The options of a pool that reduces the window alone; torch's Python functions pass all of them to a mode."""
 
@@ -140,6 +164,7 @@ COMPUTED_SIZES: list[tuple[Any, str, Callable[..., Any]]] = [
     ),
     (torch, "adaptive_avg_pool1d", _adaptive_avg_pool1d),
     (functional, "adaptive_avg_pool1d", _adaptive_avg_pool1d),
+    *((functional, f"adaptive_max_pool{rank}d", functools.partial(_adaptive_max_pool, rank)) for rank in (1, 2, 3)),
     (torch.Tensor, "contiguous", contiguous),
     (torch.Tensor, "fill_diagonal_", _fill_diagonal),
 ]

@@ -1,25 +1,29 @@
 """Python's functions of sizes, which torch.export evaluates in non-strict mode.
 
-``len(x)`` and ``math.sqrt(x.shape[0])`` must return numbers of Python, which would fix a dynamic axis. ``(n > 3) != 0`` is always
-True in torch, since no symbolic condition equals a number.
+``len(x)``, ``range(0, n, n)`` and ``math.sqrt(x.shape[0])`` work with numbers of Python, which would fix a dynamic axis.
+``(n > 3) != 0`` is always True in torch, since no symbolic condition equals a number.
 """
 
 from __future__ import annotations
 
 import builtins
 import contextlib
+import linecache
 import math
 import sys
 from collections.abc import Callable
-from types import FunctionType, MethodType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from onnxexp import is_in_onnx_export
 from onnxexp.frontends import replace_attributes
 
-_len = builtins.len
+_len, _range = builtins.len, builtins.range
+_ELEMENTS = 64
+"""The most elements of a range of symbolic bounds."""
 _SYMBOLIC: Any = torch
 """torch's functions for symbolic numbers, which have no types."""
 
@@ -29,6 +33,29 @@ def _length(of: Any, /) -> Any:
     if isinstance(of, torch.Tensor) and of.dim() and isinstance(size := of.shape[0], torch.SymInt):
         return size
     return _len(of)
+
+
+class _RangeLike(type):
+    """The class of `_Range`: ranges are its instances."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, _range)
+
+
+class _Range(metaclass=_RangeLike):
+    """``range`` of symbolic bounds.
+
+    The number of its elements must be the same at all sizes, as in ``range(0, n, n)``.
+    """
+
+    def __new__(cls, *bounds: Any) -> Any:
+        if not any(isinstance(bound, torch.SymInt) for bound in bounds):
+            return _range(*bounds)
+        start, stop, step = (0, *bounds, 1) if _len(bounds) == 1 else (*bounds, 1)[:3]
+        numbers: list[Any] = []
+        while _len(numbers) < _ELEMENTS and statically_known_true(start + _len(numbers) * step < stop):
+            numbers.append(start + _len(numbers) * step)
+        return numbers if statically_known_true(stop <= start + _len(numbers) * step) else _range(*bounds)
 
 
 def _or_symbolic(original: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
@@ -59,14 +86,20 @@ def _unequal(condition: torch.SymBool, other: Any) -> Any:
 _EQUAL: Any = torch.SymBool.__eq__
 
 
+def _loops(module: ModuleType) -> bool:
+    """Return whether the file of a module has a range."""
+    return any("range(" in line for line in linecache.getlines(getattr(module, "__file__", None) or ""))
+
+
 def keep_size_functions(model: torch.nn.Module) -> contextlib.AbstractContextManager[None]:
     """Let these functions return symbolic numbers.
 
-    ``len`` is replaced only in the files of the modules' forwards, since torch calls it very often in a capture.
+    ``len`` and ``range`` are replaced only in the files of the modules' forwards, since torch calls them very often in a capture.
     """
     forwards = (vars(module).get("forward", type(module).forward) for module in model.modules())
     names = {forward.__module__ for forward in forwards if isinstance(forward, (FunctionType, MethodType))}
     own = [sys.modules[name] for name in names if name in sys.modules and name.partition(".")[0] not in ("torch", "onnxexp")]
     table: list[tuple[Any, str, Any]] = [(module, "len", _length) for module in own]
+    table += [(module, "range", _Range) for module in own if _loops(module)]
     table.append((math, "sqrt", _or_symbolic(math.sqrt, _SYMBOLIC.sym_sqrt)))
     return replace_attributes([*table, (torch.SymBool, "__eq__", _equal), (torch.SymBool, "__ne__", _unequal)])

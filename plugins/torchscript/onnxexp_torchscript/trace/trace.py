@@ -169,8 +169,8 @@ class _Flat:
             flat[index] = tensor
         args, kwargs = pytree.tree_unflatten(flat, self.in_spec)
         attributes = {id(each) for part in self._modules for each in vars(part).values() if isinstance(each, torch.Tensor)}
-        with redirected(self._redirections):
-            result = self.model(*args, **kwargs)
+        with redirected(self._redirections) as redirection:
+            result = redirection.data.replaced(self.model(*args, **kwargs))
         graph = torch._C._get_tracing_state().graph()
         fit(graph)
         self.kept_writes = keep_writes(graph)
