@@ -134,7 +134,7 @@ def vit_pytorch(name: str) -> LibraryModel:
         ),
         "cvt": lambda: cvt.CvT(num_classes=10, s1_emb_dim=16, s2_emb_dim=32, s3_emb_dim=32, s3_depth=2),
         "max_vit": lambda: max_vit.MaxViT(num_classes=10, dim=16, dim_conv_stem=16, dim_head=8, depth=(1, 1), window_size=4),
-        "cross_vit": lambda: cross_vit.CrossViT(image_size=64, num_classes=10, sm_dim=32, lg_dim=32, depth=1),
+        "cross_vit": lambda: cross_vit.CrossViT(image_size=64, num_classes=10, sm_dim=32, lg_dim=32, depth=1, sm_patch_size=8),
     }  # fmt: skip
     return images(made[name](), (2, 64, 64), (1, 64, 64), (3, 64, 64), sized=False)
 

@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import inspect
 import io
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -360,6 +361,54 @@ def test_threads() -> None:
     for index, model in enumerate(models):
         torch.testing.assert_close(found[index](X), (model(X),))
         assert found[index].model.opset_imports[""] == 13 + index
+
+
+def _exported(queue: Any) -> None:
+    program = torch.onnx.export(torch.nn.ReLU(), (X,))
+    queue.put((program.model.producer_name, torch.equal(program(X)[0], X.relu())))
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="this system has no fork")
+def test_forked_workers() -> None:
+    """A worker serves torch.onnx as its parent does at the fork, and leaves the parent as it is."""
+    context = multiprocessing.get_context("fork")
+    own = torch.onnx.export
+    queue: Any = context.Queue()
+    with installed():
+        workers = [context.Process(target=_exported, args=(queue,)) for _ in range(2)]
+        for worker in workers:
+            worker.start()
+        found = [queue.get(timeout=120) for _ in workers]
+        for worker in workers:
+            worker.join()
+    assert found == [("onnxexp", True)] * 2
+    assert torch.onnx.export is own
+
+
+PYTEST_PLUGIN = """
+import onnxexp_torch_onnx, pytest
+
+@pytest.fixture(autouse=True)
+def served():
+    with onnxexp_torch_onnx.installed():
+        yield
+"""
+TEST = """
+import torch
+from torch.onnx import export
+
+def test_export():
+    program = export(torch.nn.ReLU(), (torch.ones(2),))
+    assert program.model.producer_name == "onnxexp"
+"""
+
+
+@pytest.mark.full
+def test_a_plugin_of_pytest(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(PYTEST_PLUGIN)
+    (tmp_path / "test_model.py").write_text(TEST)
+    done = run("-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path))
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
 SCRIPT = """

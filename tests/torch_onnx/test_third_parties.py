@@ -11,15 +11,18 @@ import pytest
 import torch
 
 import onnxexp
-import onnxexp_torch_onnx as onnx_exporter
+import onnxexp_torch_onnx
 from onnxexp_autograd import plugin
 from tests.autograd.functions import Holder
+from tests.torch_onnx.conftest import exporter
+
+pytestmark = pytest.mark.usefixtures("served")
 
 X = torch.randn(3, 4)
 
 
 def export(function: Callable[..., Any], *inputs: torch.Tensor, opset: int, **options: Any) -> onnxexp.ONNXProgram:
-    return onnx_exporter.export(Holder(function), inputs, opset_version=opset, **{"plugins": [plugin, ...], **options})
+    return exporter()(Holder(function), inputs, opset_version=opset, **{"plugins": [plugin, ...], **options})
 
 
 def operators(program: onnxexp.ONNXProgram) -> set[str]:
@@ -61,7 +64,9 @@ def torchvision() -> Iterator[None]:
 def test_the_error_names_torchvisions_registration() -> None:
     boxes, scores = torch.tensor([[0, 0, 10, 10.0]]), torch.tensor([0.8])
     with pytest.raises(onnxexp.UnsupportedOperators, match=r"torchvision::nms.*torch_registrations=True"):
-        export(lambda b, s: torch.ops.torchvision.nms(b, s, 0.5), boxes, scores, opset=20, plugins=[plugin, "aten", "torch-onnx"])
+        onnxexp_torch_onnx.export(  # torch.onnx.export reads the registrations
+            Holder(lambda b, s: torch.ops.torchvision.nms(b, s, 0.5)), (boxes, scores), plugins=[plugin, "aten", "torch-onnx"]
+        )
 
 
 @pytest.mark.usefixtures("torchvision")

@@ -13,9 +13,11 @@ import pytest
 import torch
 
 import onnxexp
-import onnxexp_torch_onnx as onnx_exporter
 from onnxexp_autograd import plugin
 from tests.autograd.functions import Holder
+from tests.torch_onnx.conftest import exporter
+
+pytestmark = pytest.mark.usefixtures("served")
 
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
 SQUARE = torch.randn(4, 4, generator=torch.Generator().manual_seed(0)) + 4 * torch.eye(4)
@@ -25,7 +27,7 @@ captures = pytest.mark.parametrize("capture", ["export", "trace"])
 
 
 def export(function: Callable[..., Any], *inputs: torch.Tensor, **options: Any) -> onnxexp.ONNXProgram:
-    return onnx_exporter.export(Holder(function).eval(), inputs, plugins=[plugin, ...], **options)
+    return exporter()(Holder(function).eval(), inputs, plugins=[plugin, ...], **options)
 
 
 def operators(program: onnxexp.ONNXProgram) -> list[str]:
@@ -100,7 +102,7 @@ def test_onnx2torch() -> None:
     onnx2torch = pytest.importorskip("onnx2torch")
     model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(144, 5)).eval()
     x = torch.randn(1, 3, 8, 8)
-    back = onnx2torch.convert(onnx_exporter.export(model, x, opset_version=13).model_proto)
+    back = onnx2torch.convert(exporter()(model, x, opset_version=13).model_proto)
     program = export(back, x, opset_version=13, capture="trace")
     torch.testing.assert_close(program(x)[0], model(x), atol=1e-4, rtol=1e-4)
 

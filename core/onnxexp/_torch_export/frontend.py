@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from onnxexp._capture.preserved_model import preserved_model
 from onnxexp._capture.redirect import Redirect, SlowSizes, TimedRedirect, redirected_in
 from onnxexp._capture.restored_state import restored_state
 from onnxexp._capture.source_lines import model_error, record_user_lines
-from onnxexp._capture.torch_state import model_mode, silence_torch_export, torch_mode, unwind_functorch
+from onnxexp._capture.torch_state import model_mode, replace_attributes, silence_torch_export, torch_mode, unwind_functorch
 from onnxexp._decompose.node_decomposer import Decomposer
 from onnxexp._errors import CaptureError
 from onnxexp._neutral_graph import Dim, TensorType, Value
@@ -39,6 +39,7 @@ from onnxexp._torch_export.guard_warnings import fixed_numbers, ranks_of_call, r
 from onnxexp._torch_export.program_converter import mutated_names, retrace_incomplete, to_graph
 from onnxexp._torch_export.program_modes import fake_mode
 from onnxexp._torch_export.symbol_names import check_dynamic, symbol_names
+from onnxexp._torch_export.symbolic_int import converting_files, symbolic_int
 from onnxexp._torch_export.value_checks import VALUE_CHECKS
 
 
@@ -213,15 +214,47 @@ def _export_example(
                 if branches_on_values(failure) or isinstance(failure, SlowSizes):
                     error_class, attempts = _RefusedAtAllSizes if error_class is CaptureRefused else error_class, attempts[:1]
             failures.setdefault(reason, []).append(f"torch.export (strict={attempts.pop(0)})")
+        if not isinstance(failure, SlowSizes):
+            kept = _export_with_symbolic_int(model, example, example_kwargs, spec, context, failures)
+            if kept is not None:
+                return kept
     reasons = [f"{' and '.join(strategies)}: {reason}" for reason, strategies in failures.items()]
     lines = "\n".join(f"  {line}".replace("\n", "\n    ") for line in reasons)
     # `from None`: the traceback through torch's tracer has no line of the user's code
     raise error_class(f"the model could not be captured:\n{lines}") from None
 
 
+def _export_with_symbolic_int(
+    model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, context: ExportContext, reasons: Iterable[str]
+) -> ExportedProgram | None:
+    """Run torch.export with an ``int`` that keeps symbolic numbers.
+
+    It is replaced in the files of the lines in `reasons` of refusals that call it, and again in those of a further refusal. None
+    if no line calls it, or if torch.export fails again.
+    """
+    files, reason = set[str](), ""
+    while len(further := files | converting_files([*reasons, reason])) > len(files):
+        files = further
+        try:
+            program = _export(model, args, kwargs, spec, context, strict=False, files=files)
+            reason = fixed_numbers(program, spec)
+            if not reason:
+                return program
+        except Exception as error:  # noqa: BLE001 - torch.export passes on any exception of the model
+            reason = explain(error, spec, (), None)
+    return None
+
+
 def _export(
-    model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, context: ExportContext, strict: bool
+    model: torch.nn.Module,
+    args: Any,
+    kwargs: Any,
+    spec: DynamicSpec,
+    context: ExportContext,
+    strict: bool,
+    files: Collection[str] = (),
 ) -> ExportedProgram:
+    """Run torch.export once; in these files, ``int`` keeps symbolic numbers."""
     rows = [*context.redirections, *([] if strict else VALUE_CHECKS)]
     mode = TimedRedirect if context.options.capture == "auto" else Redirect  # a trace may follow
     with (
@@ -232,6 +265,7 @@ def _export(
         record_guard_sources(),
         exact_reshape_sizes(),
         redirected_in(mode, rows, model, attributes=strict),
+        replace_attributes(symbolic_int(files)),
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always")  # most of them concern torch's internals only

@@ -185,8 +185,8 @@ def _reshape_from_tensor(original: Callable[..., Any], input: torch.Tensor, shap
 
 
 def _as_tensor(original: Callable[..., Any], data: Any, dtype: torch.dtype | None = None, device: Any = None) -> torch.Tensor:
-    """Call torch.tensor for symbolic sizes, which as_tensor would fix."""
-    symbolic = any(isinstance(number, torch.SymInt) for number in pytree.tree_leaves(data))
+    """Call torch.tensor for symbolic numbers, which as_tensor would fix."""
+    symbolic = any(isinstance(number, (torch.SymInt, torch.SymFloat)) for number in pytree.tree_leaves(data))
     return (torch.tensor if symbolic else original)(data, dtype=dtype, device=device)
 
 
