@@ -257,9 +257,9 @@ def demucs(name: str) -> LibraryModel:
         model = demucs.Demucs(sources, channels=8, depth=3, norm_starts=2, dconv_lstm=2, dconv_attn=2)
         return _sounds(model, (2, 2, 3000), (1, 2, 4111))
     if name == "hdemucs":
-        return _sounds(hdemucs.HDemucs(sources, channels=8), (2, 2, 20000), (1, 2, 31111))
+        return _sounds(hdemucs.HDemucs(sources, channels=8), (2, 2, 20000), (1, 2, 30048))
     model = htdemucs.HTDemucs(sources, channels=8, t_layers=2, t_heads=2, bottom_channels=32, use_train_segment=False)
-    return _sounds(model, (2, 2, 20000), (1, 2, 31111))
+    return _sounds(model, (2, 2, 20000), (1, 2, 30048))
 
 
 @MODELS("torchcrepe", "Crepe")

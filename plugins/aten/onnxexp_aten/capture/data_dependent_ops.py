@@ -60,7 +60,6 @@ _STATIC: dict[str, Callable[..., bool]] = {
         _WITH_AUTOCAST,
         lambda input, *args, **options: torch.is_autocast_enabled(input.device.type) or _has_known_sizes(input, *args, **options),
     ),
-    "istft": lambda *args, **options: not any(isinstance(each, torch.SymInt) for each in (*args, *options.values())),
     **dict.fromkeys(WINDOWS, lambda window_length, *parameters, **options: not isinstance(window_length, torch.SymInt)),
 }
 """Conditions under which torch.export derives the right output shapes, on the arguments of the Python function."""
