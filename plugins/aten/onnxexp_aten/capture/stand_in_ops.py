@@ -103,7 +103,10 @@ def _istft(
     self: torch.Tensor, n_fft: int, hop_length: Any = None, win_length: Any = None, window: torch.Tensor | None = None,
     center: bool = True, normalized: bool = False, onesided: bool | None = None, length: Any = None, return_complex: bool = False,
 ) -> torch.Tensor:  # fmt: skip
-    """Infer the output shape of istft; torch would take a step for each sample of a window."""
+    """Infer the output shape of istft.
+
+    torch would take a step for each sample of a window.
+    """
     if length is None:
         length = (self.shape[-1] - 1) * (hop_length or n_fft // 4) + n_fft - (n_fft // 2 * 2 if center else 0)
     return self.new_empty((*self.shape[:-2], length), dtype=self.dtype if return_complex else self.real.dtype)
