@@ -11,6 +11,7 @@ from typing import Any
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "libraries.md"
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 _ENTRY, _MODELS = ("onnxexp", "torch.onnx"), ("onnxexp", "dynamo=True", "dynamo=False")
+_NEWER = "dynamo=True"
 _STATES = ("right", "differs", "does not run", "not exported")
 _LONGEST = 110
 
@@ -38,6 +39,11 @@ With `install()`, nothing in the library changes.
 
 After the export, the file goes through what people run on it: onnx's checker, onnxslim, onnxsim, and ONNX Runtime's
 `quantize_dynamic`, each within the time of the case. {_steps(entry)}
+
+torch's newer exporter, whichever the library chooses, takes as long as this. The times include the imports and what the library
+does before and after the export.
+
+{_times(entry)}
 
 ## Their models
 
@@ -70,6 +76,17 @@ def _table(results: Sequence[Result], exporters: Sequence[str]) -> str:
     for case, found in sorted(by_case.items(), key=lambda item: item[0].lower()):
         cells = [_cell(found.get(exporter)) for exporter in exporters]
         lines.append(f"| {case} | {' | '.join(cells)} | {'; '.join(_reasons(found, exporters))} |")
+    return "\n".join(lines)
+
+
+def _times(results: Sequence[Result]) -> str:
+    """Return the seconds with onnxexp and with ``dynamo=True``, where both ran."""
+    seconds = {(each["case"], each["exporter"]): each.get("seconds") for each in results}
+    lines = ["| case | onnxexp | dynamo=True | ratio |", "|---|---|---|---|"]
+    for case in sorted({case for case, exporter in seconds if exporter == _NEWER}, key=str.lower):
+        own, peer = seconds.get((case, "onnxexp")), seconds[case, _NEWER]
+        ratio = f"{own / peer:.2f}" if own and peer else "–"
+        lines.append(f"| {case} | {own or '–'} s | {peer or '–'} s | {ratio} |")
     return "\n".join(lines)
 
 

@@ -28,7 +28,13 @@ from torch.utils import _pytree as pytree
 from tests.libraries.case import Case, Cases, Exported, LibraryModel
 
 EXPORTERS = {"entry point": ("onnxexp", "torch.onnx"), "model": ("onnxexp", "dynamo=True", "dynamo=False")}
-
+TIMED = (
+    "ultralytics: yolo11n, dynamic and simplified",
+    "anomalib: Padim.to_onnx",
+    "python-doctr: a CRNN",
+    "lightning: to_onnx by Dynamo",
+)
+"""The functions that torch's newer exporter also serves, whichever the library chooses, to compare the times."""
 
 TABLES = ("entry_points", "training_entry_points", "models", "speech_cases", "generative_models")
 """The modules with tables of cases."""
@@ -44,7 +50,7 @@ def run(case: Case, exporter: str, folder: Path) -> Exported:
     """Export a case into a folder."""
     torch.manual_seed(0)
     if case.kind == "entry point":
-        with installed(exporter == "onnxexp"):
+        with installed(exporter == "onnxexp"), by_dynamo(exporter == "dynamo=True"):
             made: Exported = case.make(folder)
         return made
     model: LibraryModel = case.make()
@@ -63,6 +69,18 @@ def installed(wanted: bool) -> Iterator[None]:
 
     with onnxexp_torch_onnx.installed():
         yield
+
+
+@contextlib.contextmanager
+def by_dynamo(wanted: bool) -> Iterator[None]:
+    """Let torch.onnx.export call torch's newer exporter, if wanted."""
+    own: Any = torch.onnx.export
+    if wanted:
+        torch.onnx.export = lambda *args, **options: own(*args, **{**options, "dynamo": True})
+    try:
+        yield
+    finally:
+        torch.onnx.export = own
 
 
 def _by_onnxexp(model: LibraryModel, file: Path) -> None:
@@ -195,7 +213,8 @@ def main(name: str, exporter: str) -> None:
 def listing() -> str:
     """Return all cases as JSON."""
     keys = ("kind", "library", "name", "limit")
-    return json.dumps([{key: vars(case)[key] for key in keys} | {"exporters": EXPORTERS[case.kind]} for case in cases()])
+    exporters = {case: (*EXPORTERS[case.kind], *(["dynamo=True"] if str(case) in TIMED else ())) for case in cases()}
+    return json.dumps([{key: vars(case)[key] for key in keys} | {"exporters": names} for case, names in exporters.items()])
 
 
 if __name__ == "__main__":

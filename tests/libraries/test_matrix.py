@@ -43,12 +43,13 @@ def test_an_entry_point_gets_onnxexp_behind_torch_onnx(tmp_path: Path) -> None:
         return Exported(folder / "model.onnx", Half(), [(torch.rand(2, size),)])
 
     producers = []
-    for exporter in EXPORTERS["entry point"]:
+    for exporter in (*EXPORTERS["entry point"], "dynamo=True"):
         made = run(table.all[0], exporter, tmp_path)
         assert difference(made) == ""
         checked(made.file)
         producers.append(made.file.read_bytes())
-    assert b"onnxexp" in producers[0] and b"onnxexp" not in producers[1]
+    assert b"onnxexp" in producers[0] and b"onnxexp" not in producers[1] + producers[2]
+    assert producers[1] != producers[2]
 
 
 @pytest.mark.parametrize(

@@ -312,3 +312,22 @@ def setfit(folder: Path, kind: str, opset: int) -> Exported:
     texts = (["it's a test."], ["good", "a bad test.", "it"])
     calls = [body.tokenizer(each, padding=True, return_tensors="pt", return_token_type_ids=True) for each in texts]
     return Exported(file, eager, [(each["input_ids"], each["attention_mask"], each["token_type_ids"]) for each in calls])
+
+
+@CASES("anomalib", "Padim.to_onnx")
+def anomalib(folder: Path) -> Exported:
+    """Export a detector of anomalies that has seen random images."""
+    from anomalib.models import Padim
+
+    detector, size = Padim(pre_trained=False, n_features=16, evaluator=False, visualizer=False), (64, 64)
+    detector.pre_processor.export_transform = None  # it resizes to 256 pixels
+    detector.model.train()
+    with torch.no_grad():
+        detector.model(torch.rand(12, 3, *size))
+    detector.model.fit()
+    file = detector.eval().to_onnx(folder, input_size=size)
+
+    def eager(x: torch.Tensor) -> Any:
+        return [value for value in detector(x) if value is not None]
+
+    return Exported(file, eager, [(torch.rand(count, 3, *size),) for count in (1, 3)])
