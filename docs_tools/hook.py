@@ -167,7 +167,9 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
     for command, summary in cli.COMMANDS.items():
         parser = argparse.ArgumentParser(f"onnxexp {command}", description=f"{summary[0].upper()}{summary[1:]}.")
         add_common(parser)
-        cli._module(command).arguments(parser)
+        module = cli._module(command)
+        module.arguments(parser)
+        parser.epilog = cli.examples(module)
         found.update(_with_subcommands(parser.prog, parser))
     return found
 
@@ -199,6 +201,8 @@ def _command(name: str, parser: argparse.ArgumentParser) -> str:
         rows = [_argument(action) for action in group._group_actions if action.dest not in EVERYWHERE]
         if rows:
             parts += [f"*{group.title}*", "\n".join(["| | |", "|---|---|", *rows])]
+    if parser.epilog:
+        parts.append(f"```text\n{parser.epilog.replace('%%', '%')}\n```")
     return "\n\n".join(part for part in parts if part)
 
 

@@ -47,6 +47,16 @@ COMMANDS = {
 """The built-in commands."""
 
 
+class _Help(argparse.HelpFormatter):
+    """Help whose examples keep their lines."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if text.startswith(_EXAMPLES) else super()._fill_text(text, width, indent)
+
+
+_EXAMPLES = "examples:"
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(message + _suggestion(message, self), self.format_usage())
@@ -137,11 +147,20 @@ def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, Any]:
         summaries |= found
     for name, summary in summaries.items():
         text = f"{summary[:1].upper()}{summary[1:]}."
-        command = commands.add_parser(name, help=summary.replace("%", "%%"), description=text, allow_abbrev=False)
+        command = commands.add_parser(
+            name, help=summary.replace("%", "%%"), description=text, allow_abbrev=False, formatter_class=_Help
+        )
         add_common(command)
         if name == chosen:
             module.arguments(command)
+            command.epilog = examples(module)
     return parser.parse_args(words), module
+
+
+def examples(module: Any) -> str | None:
+    """Return the examples of a command's module as text."""
+    found = [f"  {line}\n      {meaning}" for line, meaning in vars(module).get("EXAMPLES", ())]
+    return "\n".join([_EXAMPLES, *found]).replace("%", "%%") if found else None
 
 
 def _module(command: str) -> Any:

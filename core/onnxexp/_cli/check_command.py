@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 _NOT_FOR_CHECKS = ("external_data", "verify", "verbose")
 
 
+EXAMPLES = (
+    ("onnxexp check models.py:mlp --opset 13", "which plugin lowers each operator, and every problem at once"),
+    ("onnxexp check models.py:mlp --nodes", "every node with its line in the source"),
+)
+"""Command lines, and what they do, for `--help`."""
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add_arguments(parser)

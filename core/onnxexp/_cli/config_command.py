@@ -9,6 +9,12 @@ from onnxexp._cli.common_arguments import PluginSelection
 from onnxexp._cli.text_or_json import Output
 from onnxexp._request import config
 
+EXAMPLES = (
+    ("onnxexp config", "each setting, and the file, variable or default that it comes from"),
+    ("onnxexp config --json", "the same for a program"),
+)
+"""Command lines, and what they do, for `--help`."""
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""

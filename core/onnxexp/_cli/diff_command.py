@@ -8,6 +8,12 @@ from pathlib import Path
 
 from onnxexp._cli.text_or_json import Output, Progress
 
+EXAMPLES = (
+    ("onnxexp diff before.onnx after.onnx", "the nodes and weights that changed, by module"),
+    ("onnxexp diff before.onnx after.onnx --json", "the same for a program"),
+)
+"""Command lines, and what they do, for `--help`."""
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""

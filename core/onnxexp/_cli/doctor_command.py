@@ -34,6 +34,13 @@ class Finding:
     text: str
 
 
+EXAMPLES = (
+    ("onnxexp doctor", "problems of the installation, each with its fix"),
+    ("onnxexp doctor --json", "the same for a bug report"),
+)
+"""Command lines, and what they do, for `--help`."""
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare no arguments."""
     del parser

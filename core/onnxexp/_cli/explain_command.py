@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from onnxexp._model.origins import NodeOrigin
 
 
+EXAMPLES = (
+    ("onnxexp explain mlp.onnx", "the module, source line, operator and symbolic of each node"),
+    ("onnxexp explain mlp.onnx gelu", "those of one node"),
+)
+"""Command lines, and what they do, for `--help`."""
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("file", type=Path, metavar="FILE", help="an ONNX file that onnxexp wrote")

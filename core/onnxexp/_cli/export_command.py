@@ -26,6 +26,23 @@ _LOADING = "load torch and the model"
 """The stage before the export, which is not part of its time."""
 
 
+EXAMPLES = (
+    (
+        "onnxexp export models.py:mlp -o mlp.onnx --dynamic input:0=batch --verify",
+        "with a dynamic batch, and compared with the model",
+    ),
+    (
+        "onnxexp export models.py:mlp -o mlp.onnx --opset 13 --report mlp.html --errors",
+        "for an older runtime, with a page that shows the error of each node",
+    ),
+    (
+        "onnxexp export hf:checkpoint --task text-generation -o folder",
+        "a language model with its key-value cache, by onnxexp-plugin-transformers",
+    ),
+)
+"""Command lines, and what they do, for `--help`."""
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add_arguments(parser)

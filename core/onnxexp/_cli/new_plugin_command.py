@@ -7,6 +7,12 @@ from pathlib import Path
 
 from onnxexp._cli.text_or_json import Output
 
+EXAMPLES = (
+    ("onnxexp new-plugin my-plugin", "a package in the new folder my-plugin"),
+    ("onnxexp new-plugin my-plugin plugins/mine", "in another folder"),
+)
+"""Command lines, and what they do, for `--help`."""
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""

@@ -10,6 +10,12 @@ from onnxexp._cli.common_arguments import PluginSelection
 from onnxexp._cli.config_command import load
 from onnxexp._cli.text_or_json import Output, Progress
 
+EXAMPLES = (
+    ("onnxexp ops", "every operator, with its opsets and its plugin"),
+    ("onnxexp ops 'aten::conv*'", "those of one name or pattern"),
+)
+"""Command lines, and what they do, for `--help`."""
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""

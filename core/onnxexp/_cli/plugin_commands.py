@@ -1,7 +1,8 @@
 """Commands of plugins, from entry points of the group ``onnxexp.commands``.
 
 The entry point's name is the command, its value a module with `SUMMARY` (a literal, one line as in `onnxexp --help`),
-`arguments(parser)` and `run(options, output) -> int`, which returns the exit status. Such a module is imported only when its
+`arguments(parser)` and `run(options, output) -> int`, which returns the exit status. `EXAMPLES`, pairs of a command line and what
+it does, are shown by ``--help``. Such a module is imported only when its
 command runs: for the list of commands, onnxexp reads the summaries from the source.
 
 An entry point of the group ``onnxexp.targets`` is such a module too. Its name is a scheme, and its command takes the place of

@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     from onnxexp._symbolics.table import Symbolic
 
 
+EXAMPLES = (
+    ("onnxexp plugins", "the installed plugins and their state, without importing them"),
+    ("onnxexp plugins why aten::gelu", "which plugin lowers it, which others could, and why they do not"),
+    ("onnxexp plugins --lock", "the setting that lets no other plugin load"),
+)
+"""Command lines, and what they do, for `--help`."""
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("--load", action="store_true", help="load the plugins and list hooks, operators, and errors (slower)")

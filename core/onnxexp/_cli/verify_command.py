@@ -17,6 +17,16 @@ if TYPE_CHECKING:
     from onnxexp._cli.file_comparison import Comparer
 
 
+EXAMPLES = (
+    ("onnxexp verify mlp.onnx --against models.py:mlp --sizes batch=5", "at a batch that the export did not see"),
+    (
+        "onnxexp verify mlp.onnx --against models.py:mlp --find-mismatch --repro fault",
+        "the first node that differs, as a script of its own in the folder fault",
+    ),
+)
+"""Command lines, and what they do, for `--help`."""
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("file", type=Path, metavar="FILE", help="the ONNX file")

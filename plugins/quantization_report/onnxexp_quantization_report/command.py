@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 SUMMARY = "show which layers of a quantized ONNX file ONNX Runtime runs as integers, which fall back to float, and why"
 
 
+EXAMPLES = (
+    ("onnxexp quantization-report model.onnx --html report.html", "what runs as integers, with a page of bar charts"),
+    ("onnxexp quantization-report model.onnx --strict", "for a build that fails if a layer fell back to float"),
+)
+"""Command lines, and what they do, for `--help`."""
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("file", type=Path, metavar="FILE", help="the ONNX file")

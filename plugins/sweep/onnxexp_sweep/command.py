@@ -23,6 +23,16 @@ _SHOWN = 20
 """The most failures, and changes of one kind, that are printed."""
 
 
+EXAMPLES = (
+    (
+        "onnxexp sweep zoo.toml -o results --opset 13 20 --workers 4",
+        "each model of the zoo at two opsets; a second run goes on where the first ended",
+    ),
+    ("onnxexp sweep zoo.toml -o results --html results.html", "with a page"),
+)
+"""Command lines, and what they do, for `--help`."""
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("zoo", nargs="?", type=Path, metavar="ZOO.toml", help="the models, see docs/how-to/sweep.md")

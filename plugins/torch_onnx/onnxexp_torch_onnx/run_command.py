@@ -13,6 +13,14 @@ _RUN = "import sys; sys.path.remove(''); from onnxexp_torch_onnx.__main__ import
 """The working directory is no place for imports: a file `onnx.py` in it would run."""
 
 
+EXAMPLES = (
+    ("onnxexp run -- yolo export model=yolo11n.pt format=onnx", "the command of a library"),
+    ("onnxexp run export.py --size 224", "a script with its arguments"),
+    ("onnxexp run -- -m package.export", "a module"),
+)
+"""Command lines, and what they do, for `--help`."""
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument(

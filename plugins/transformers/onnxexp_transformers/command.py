@@ -15,6 +15,20 @@ from onnxexp.commands import Output, PluginSelection, Progress
 SUMMARY = "export a model of Hugging Face transformers into a folder"
 
 
+EXAMPLES = (
+    ("onnxexp export hf:checkpoint --task text-generation -o folder", "a language model with a cache that grows"),
+    (
+        "onnxexp export hf:checkpoint --task text-generation --cache static --max-length 2048 -o folder",
+        "with a cache of a fixed length",
+    ),
+    (
+        "onnxexp export hf:config.json --task feature-extraction -o folder --verify",
+        "with random weights, compared with the model",
+    ),
+)
+"""Command lines, and what they do, for `--help`."""
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("target", metavar="hf:PATH", help="a checkpoint folder, or a config.json for random weights")

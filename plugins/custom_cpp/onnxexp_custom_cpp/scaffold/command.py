@@ -11,6 +11,19 @@ from onnxexp.commands import Output
 SUMMARY = "write a plugin around a new C++ operator: for torch, for ONNX Runtime, with its symbolic and a test"
 
 
+EXAMPLES = (
+    (
+        "onnxexp scaffold-op fused_gate --schema 'fused_gate(Tensor x, Tensor gate) -> Tensor'",
+        "a plugin around a new operator, in the new folder fused_gate",
+    ),
+    (
+        "onnxexp scaffold-op fused_gate --schema 'fused_gate(Tensor x) -> Tensor' --namespace acme --domain com.acme",
+        "with names of your own",
+    ),
+)
+"""Command lines, and what they do, for `--help`."""
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("name", metavar="NAME", help="the operator's name, such as fused_gate")
