@@ -42,3 +42,38 @@ def test_second_failure_has_the_message_of_the_first() -> None:
             onnxexp.export(CannotCompile(), (torch.ones(2),), capture="script")
         messages.append(str(caught.value))
     assert messages[0] == messages[1]
+
+
+class Calls(torch.nn.Module):
+    """A function that calls another one, which calls `relu`."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return outer(x)
+
+
+def inner(x: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.relu(x)
+
+
+def outer(x: torch.Tensor) -> torch.Tensor:
+    return inner(x) + 1
+
+
+class HasPart(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = torch.jit.script(Calls())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.part(x * 2)
+
+
+@pytest.mark.parametrize("capture", ["trace", "script"])
+def test_a_part_that_ran_without_optimizations(capture: str) -> None:
+    """torch keeps its graph of that run, with calls in it, for all later inlining."""
+    model, x = HasPart(), torch.randn(3)
+    with torch.jit.optimized_execution(False):
+        model.part(x)
+    program = onnxexp.export(model, (x,), capture=capture)
+    assert [node.op_type for node in program.model_proto.graph.node] == ["Mul", "Relu", "Add"]
+    torch.testing.assert_close(program(x), model(x))

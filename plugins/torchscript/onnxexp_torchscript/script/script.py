@@ -28,6 +28,7 @@ from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError
 from onnxexp.frontends import DynamicSpec, TensorList, is_scripted, replace_attributes, run_fitting, signature_of
+from onnxexp_torchscript.jit.inlined_calls import inline
 from onnxexp_torchscript.jit.source_locations import Places
 from onnxexp_torchscript.trace.random_state import RandomState
 from onnxexp_torchscript.trace.trace import Recording, run_example
@@ -38,7 +39,7 @@ def script(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
     scripted = _scripted(model)
     method = _forward(scripted) if isinstance(scripted, torch.jit.ScriptModule) else scripted
     graph, module = method.graph.copy(), None if method is scripted else scripted
-    torch._C._jit_pass_inline(graph)
+    inline(graph)
     random = RandomState()
     run = functools.partial(run_example, model)
     # the first run folds constants, and would pass numbers in place of tensors to a mode

@@ -27,6 +27,7 @@ from onnxexp.frontends import (
     warn_of_kept_tensors,
 )
 from onnxexp_torchscript.jit.call_repair import broadcast_writes, fit
+from onnxexp_torchscript.jit.inlined_calls import inline
 from onnxexp_torchscript.jit.rnn_cells import whole_cells
 from onnxexp_torchscript.jit.source_locations import Places
 from onnxexp_torchscript.trace.assigned_tensors import assigned_tensors
@@ -322,7 +323,7 @@ def _run(flat: _Flat, parts: _ModelTensors) -> tuple[Any, Any]:
             graph, _ = torch._C._create_graph_by_tracing(flat, given, lambda _: "", False, False)
     finally:
         torch.jit._trace._trace_module_map = None
-    torch._C._jit_pass_inline(graph)
+    inline(graph)
     drop_kept_writes(graph, flat.kept_writes)
     broadcast_writes(graph)
     return graph, module
