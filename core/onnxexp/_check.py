@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from typing import Any
 
 from onnxexp._errors import LoweringError, OptionError
+from onnxexp._model.notebook_table import notebook_table
 from onnxexp._neutral_graph import Node
 from onnxexp._pipeline import export
 from onnxexp._request.config import load
@@ -36,6 +38,14 @@ class CheckReport:
 
     def __str__(self) -> str:
         return self.message or f"all {len(self.lowered)} nodes can be lowered at opset {self.opset}"
+
+    def _repr_html_(self) -> str:
+        counted = Counter((node.op, origin or "no plugin") for node, origin in self.lowered)
+        rows = [(op, origin, count) for (op, origin), count in sorted(counted.items(), key=lambda each: -each[1])]
+        title = (
+            f"{sum(bool(origin) for _, origin in self.lowered)} of {len(self.lowered)} nodes can be lowered at opset {self.opset}"
+        )
+        return notebook_table(title, ("operator", "lowered by", "count"), rows, self.message)
 
 
 def check(model: Any, args: Any = (), **options: Any) -> CheckReport:

@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 
 from onnxexp._capture.preserved_model import call_preserved
 from onnxexp._errors import VerificationError
+from onnxexp._model.notebook_table import notebook_table
 from onnxexp._model.printable_text import one_line
 from onnxexp._neutral_graph import TensorType
 from onnxexp._request.tensor_list import TensorList
@@ -145,6 +146,19 @@ class VerificationReport:
                 )
         lines += [f"not compared: {text}" for text in self.skipped]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        cases = self.cases or (self,)
+        rows = [
+            (case.inputs, output.name, output.actual, output.problem or output.note or "agrees", f"{output.max_abs:.3g}",
+             f"{output.max_rel:.3g}")
+            for case in cases
+            for output in case.outputs
+        ]  # fmt: skip
+        agreeing = sum(not output.problem for case in cases for output in case.outputs)
+        title = f"{agreeing} of {len(rows)} outputs agree with the original"
+        columns = ("inputs", "output", "type", "result", "max abs error", "max rel error")
+        return notebook_table(title, columns, rows, "\n".join(f"not compared: {text}" for text in self.skipped))
 
 
 class _Unfused(TorchFunctionMode):

@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from onnxexp._checking.comparison import Comparison, VerificationReport
 from onnxexp._checking.evidence import Evidence
 from onnxexp._errors import OptionError, VerificationError
+from onnxexp._model.notebook_table import notebook_table
 from onnxexp._model.printable_text import one_line
 from onnxexp._neutral_graph import Node, Value
 from onnxexp._serialize import WriteOptions, save
@@ -201,6 +202,17 @@ class MismatchReport:
 
     def __str__(self) -> str:
         return "\n".join(map(one_line, self._lines()))
+
+    def _repr_html_(self) -> str:
+        errors = {id(node): node.total.max_abs for node in self.nodes if node.total}
+        compared = sorted((node for node in self.nodes if id(node) in errors), key=lambda node: -errors[id(node)])
+        shown = list({id(node): node for node in (*self.faults, *compared)}.values())[:10]
+        rows = [
+            (f"%{node.path}", node.op, node.status, f"{errors[id(node)]:.3g}" if id(node) in errors else "", node.node.where)
+            for node in shown
+        ]
+        title = f"{len(self.faults)} of {len(self.nodes)} captured nodes differ; the largest errors:"
+        return notebook_table(title, ("node", "operator", "result", "max abs error", "line"), rows, str(self))
 
     def _lines(self) -> Iterator[str]:
         merged, unchecked = self._of_status("merged"), self._of_status("unchecked")

@@ -20,6 +20,7 @@ from onnxexp._checking.mismatch_report import MismatchReport
 from onnxexp._checking.verification import InputCase, cases_of, verify
 from onnxexp._errors import OnnxExporterError
 from onnxexp._model.model_text import render
+from onnxexp._model.notebook_table import notebook_table
 from onnxexp._model.onnxruntime_session import Prepare, Session
 from onnxexp._model.origins import LoweringRecord, without_origins
 from onnxexp._model.signature import Signature
@@ -272,3 +273,15 @@ class ONNXProgram:
         return ascii_text(
             f"<ONNXProgram ({inputs}) -> ({outputs}), {len(graph)} nodes, opset {self._model.opset_imports.get('')}>"
         )
+
+    def _repr_html_(self) -> str:
+        graph = self._model.graph
+        rows = [
+            (kind, value.name, type_text(value))
+            for kind, values in (("input", graph.inputs), ("output", graph.outputs))
+            for value in values
+        ]
+        size = sum(value.const_value.nbytes for value in graph.initializers.values() if value.const_value is not None)
+        opset = self._model.opset_imports.get("")
+        title = f"ONNXProgram: {len(graph):,} nodes, opset {opset}, {size:,} bytes of weights"
+        return notebook_table(title, ("", "name", "type"), rows)
