@@ -77,3 +77,19 @@ def test_a_part_that_ran_without_optimizations(capture: str) -> None:
     program = onnxexp.export(model, (x,), capture=capture)
     assert [node.op_type for node in program.model_proto.graph.node] == ["Mul", "Relu", "Add"]
     torch.testing.assert_close(program(x), model(x))
+
+
+class CallsOther(torch.nn.Module):
+    """A function of torch that nothing else here calls."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.hardswish(x)
+
+
+def test_an_export_leaves_no_calls_in_a_scripted_module() -> None:
+    """An export runs the module without optimizations; the user's later traces inline it as always."""
+    model = HasPart()
+    model.part = torch.jit.script(CallsOther())
+    onnxexp.export(model.part, (torch.randn(3),))
+    graph = torch.jit.trace(model, (torch.randn(3),)).inlined_graph
+    assert "prim::CallFunction" not in str(graph)

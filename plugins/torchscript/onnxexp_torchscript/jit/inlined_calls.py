@@ -1,4 +1,8 @@
-"""Inline the calls in a graph of TorchScript."""
+"""Inline the calls in a graph of TorchScript.
+
+torch makes the graph that it runs and inlines once for each function, at the first run or the first inlining. A run without
+optimizations leaves calls in it, for good.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,7 @@ _CALLS = ("prim::CallFunction", "prim::CallMethod")
 
 
 def inline(graph: Any) -> None:
-    """Inline all calls of functions and methods.
-
-    torch inlines a function as it was at its first run. A run without optimizations leaves calls in it.
-    """
+    """Inline all calls of functions and methods."""
     before: list[str] | None = None
     while (calls := _calls(graph)) != before:
         torch._C._jit_pass_inline(graph)
@@ -23,3 +24,25 @@ def inline(graph: Any) -> None:
 def _calls(graph: Any) -> list[str]:
     """List the calls as text, which has the numbers of their values."""
     return [str(node) for kind in _CALLS for node in graph.findAllNodes(kind, recurse=True)]
+
+
+def optimize_methods(model: torch.nn.Module) -> None:
+    """Make the graphs of the scripted modules in a model, before a run without optimizations would."""
+    for module in model.modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            for name in module._c._method_names():
+                torch._C._jit_pass_inline(_call_of(module._c, module._c._get_method(name)))
+
+
+def _call_of(module: Any, method: Any) -> Any:
+    """Return a graph that calls a method of a scripted module."""
+    graph: Any = torch._C.Graph()
+    values = [graph.addInput() for _ in method.schema.arguments]
+    types = [module._type(), *(argument.type for argument in method.schema.arguments[1:])]
+    for value, own in zip(values, types, strict=True):
+        value.setType(own)
+    call = graph.create("prim::CallMethod", values, 1)
+    call.s_("name", method.name)
+    call.output().setType(method.schema.returns[0].type)
+    graph.appendNode(call)
+    return graph

@@ -28,7 +28,7 @@ from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError
 from onnxexp.frontends import DynamicSpec, TensorList, is_scripted, replace_attributes, run_fitting, signature_of
-from onnxexp_torchscript.jit.inlined_calls import inline
+from onnxexp_torchscript.jit.inlined_calls import inline, optimize_methods
 from onnxexp_torchscript.jit.source_locations import Places
 from onnxexp_torchscript.trace.random_state import RandomState
 from onnxexp_torchscript.trace.trace import Recording, run_example
@@ -42,6 +42,7 @@ def script(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
     inline(graph)
     random = RandomState()
     run = functools.partial(run_example, model)
+    optimize_methods(model)
     # the first run folds constants, and would pass numbers in place of tensors to a mode
     with torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
         (args, kwargs), result = run_fitting(run, run, args, kwargs, spec)
