@@ -27,7 +27,10 @@ def _calls(graph: Any) -> list[str]:
 
 
 def optimize_methods(model: torch.nn.Module) -> None:
-    """Make the graphs of the scripted modules in a model, before a run without optimizations would."""
+    """Make the graphs of the scripted modules in a model.
+
+    It must come before a run without optimizations, which would make them.
+    """
     for module in model.modules():
         if isinstance(module, torch.jit.ScriptModule):
             for name in module._c._method_names():
