@@ -166,6 +166,19 @@ def test_another_process_gives_the_same_bytes(seed: str) -> None:
     assert finished.stdout.decode().strip() == digest()
 
 
+@pytest.mark.full
+def test_the_first_run_of_a_branch_leaves_dynamo_as_it_was() -> None:
+    """Under a dispatch mode, torch's first `torch.cond` of a process would make all later calls fail."""
+    code = (
+        "import torch, onnxexp\n"
+        "def forward(x): return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x * 2, (x,))\n"
+        "onnxexp.export(forward, (torch.ones(2),)).verify()\n"
+        "print(forward(torch.ones(2)).tolist(), forward(-torch.ones(2)).tolist())"
+    )
+    finished = run_python(code)
+    assert (finished.returncode, finished.stdout.decode().strip()) == (0, "[2.0, 2.0] [-2.0, -2.0]"), finished.stderr.decode()
+
+
 @pytest.mark.parametrize("encoding", [pytest.param("cp1252", marks=pytest.mark.full), "ascii"])
 def test_a_terminal_that_knows_few_characters(encoding: str) -> None:
     code = (

@@ -34,21 +34,25 @@ class _RestoredParameters(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]  # torch's own
         self._written: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._unwritten: dict[int, list[torch.Tensor]] = {}
-        for parameter in filter(torch._C._has_storage, model.parameters()):
-            self._unwritten.setdefault(parameter.untyped_storage()._cdata, []).append(parameter.detach())
+        self._before = [(parameter, parameter.detach()) for parameter in filter(torch._C._has_storage, model.parameters())]
+        for _, data in self._before:
+            self._unwritten.setdefault(data.untyped_storage()._cdata, []).append(data)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         writes = isinstance(func, torch._ops.OpOverload) and func._schema.is_mutable
         for tensor in pytree.tree_leaves((args, kwargs)) if writes else ():
             if isinstance(tensor, torch.Tensor) and torch._C._has_storage(tensor):
-                parameters = self._unwritten.pop(tensor.untyped_storage()._cdata, ())
-                self._written += [(parameter, parameter.clone()) for parameter in parameters]
+                unwritten = self._unwritten.pop(tensor.untyped_storage()._cdata, ())
+                self._written += [(data, data.clone()) for data in unwritten]
         return func(*args, **(kwargs or {}))
 
     def __exit__(self, *raised: Any) -> None:
         super().__exit__(*raised)  # type: ignore[no-untyped-call]  # torch's own
-        for parameter, old in self._written:
-            parameter.copy_(old)
+        for data, old in self._written:
+            data.copy_(old)
+        for parameter, data in self._before:
+            if not torch._C._is_alias_of(parameter, data):  # type: ignore[attr-defined]  # in C++; an assignment to `.data`
+                parameter.data = data
 
 
 @contextlib.contextmanager
@@ -62,7 +66,8 @@ def preserved_model(model: torch.nn.Module, mode: TrainingMode = TrainingMode.PR
         private_tensors(model) as private,
         model_mode(private.modules(), mode),
         restored_state(private),
-        _RestoredParameters(private),
+        # a copy's parameters need no mode, under which the first `torch.cond` of a process would fail in all later calls
+        _RestoredParameters(private) if private is model else contextlib.nullcontext(),
     ):
         yield private
 
