@@ -62,25 +62,12 @@ def _adaptive_avg_pool1d(original: Callable[..., torch.Tensor], input: torch.Ten
 def _adaptive_max_pool(
     rank: int, original: Callable[..., Any], input: torch.Tensor, output_size: Any, return_indices: bool = False
 ) -> Any:
-    """Take the largest element of each window, the last one of shorter windows twice."""
-    sizes = [*output_size] if isinstance(output_size, (tuple, list)) else [output_size] * rank
-    if return_indices or len(sizes) != rank or not any(isinstance(size, torch.SymInt) for size in sizes):
+    """Call our operator, whose sizes may be symbolic."""
+    given = output_size if isinstance(output_size, (tuple, list)) else [output_size] * rank
+    if return_indices or not any(isinstance(size, torch.SymInt) for size in given):
         return original(input, output_size, return_indices)
-    for axis, size in zip(range(-rank, 0), sizes, strict=True):
-        if size is not None:
-            members = _windows(input.shape[axis], size, input.device)
-            along = input.index_select(axis, members.flatten())
-            input = along.unflatten(axis, members.shape).amax(axis)  # type: ignore[no-untyped-call]
-    return input
-
-
-def _windows(before: Any, after: Any, device: torch.device) -> torch.Tensor:
-    """List the elements in each window of an adaptive pool, int64[after, longest]."""
-    numbers, divisor = torch.arange(after, device=device), _at_least_one(after)
-    starts = numbers * before // divisor
-    last = ((numbers + 1) * before + divisor - 1) // divisor - 1
-    longest = (before + divisor - 1) // divisor + 1
-    return torch.minimum(starts[:, None] + torch.arange(longest, device=device), last[:, None])
+    sizes = [before if size is None else size for size, before in zip(given, input.shape[-rank:], strict=True)]
+    return getattr(torch.ops.onnxexp_shapes, f"adaptive_max_pool{rank}d")(input, sizes)[0]  # by the rank
 
 
 _POOLS_WHOLE = {"padding": 0, "dilation": 1, "ceil_mode": False, "return_indices": False}

@@ -22,8 +22,8 @@ from onnxexp import is_in_onnx_export
 from onnxexp.frontends import replace_attributes
 
 _len, _range = builtins.len, builtins.range
-_ELEMENTS = 64
-"""The most elements of a range of symbolic bounds."""
+_ELEMENTS = 16
+"""More than the elements of any range of symbolic bounds."""
 _SYMBOLIC: Any = torch
 """torch's functions for symbolic numbers, which have no types."""
 
@@ -43,19 +43,19 @@ class _RangeLike(type):
 
 
 class _Range(metaclass=_RangeLike):
-    """``range`` of symbolic bounds.
+    """``range`` of symbolic bounds that are a fixed number of steps apart.
 
-    The number of its elements must be the same at all sizes, as in ``range(0, n, n)``.
+    ``range(0, n, n)`` has this number of elements at all sizes, and for a step of either sign.
     """
 
     def __new__(cls, *bounds: Any) -> Any:
         if not any(isinstance(bound, torch.SymInt) for bound in bounds):
             return _range(*bounds)
         start, stop, step = (0, *bounds, 1) if _len(bounds) == 1 else (*bounds, 1)[:3]
-        numbers: list[Any] = []
-        while _len(numbers) < _ELEMENTS and statically_known_true(start + _len(numbers) * step < stop):
-            numbers.append(start + _len(numbers) * step)
-        return numbers if statically_known_true(stop <= start + _len(numbers) * step) else _range(*bounds)
+        for count in _range(_ELEMENTS):
+            if statically_known_true(stop - start == count * step):
+                return [start + place * step for place in _range(count)]
+        return _range(*bounds)
 
 
 def _or_symbolic(original: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:

@@ -23,6 +23,16 @@ CELLS = ("lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell")
 """The recurrent cells, which a trace keeps whole."""
 
 
+_SYMBOLIC_SIZES = (
+    "int[] indices",
+    "int num_classes",
+    "int window_length",
+    "int? length",
+    *(f"int[{n}] output_size" for n in (1, 2, 3)),
+)
+"""The arguments of torch's schemas that are symbolic in ours."""
+
+
 @functools.cache
 def define_operators() -> Any:
     """Define the operators, once per process."""
@@ -30,7 +40,7 @@ def define_operators() -> Any:
     for name, shapes in _SHAPES.items():
         schema = str(_overload(name)._schema).removeprefix("aten::")
         schema = schema.replace("(a)", "").replace("(a -> *)", "")  # a capture writes nothing through these views
-        for size in ("int[] indices", "int num_classes", "int window_length", "int? length"):
+        for size in _SYMBOLIC_SIZES:
             schema = schema.replace(size, f"Sym{size.capitalize()}")
         library.define(schema.replace("int total_length)", "SymInt total_length, SymInt batch)"))
         torch.library.register_fake(f"onnxexp_shapes::{name}", shapes, lib=library)
@@ -91,6 +101,11 @@ def _cov(self: torch.Tensor, *, correction: int = 1, fweights: Any = None, aweig
         dtype = torch.get_default_dtype()
     one = self.dim() < 2 or self.shape[0] == 1
     return self.new_empty(() if one else (self.shape[0], self.shape[0]), dtype=dtype)
+
+
+def _adaptive_max_pool(self: torch.Tensor, output_size: Sequence[Any]) -> tuple[torch.Tensor, torch.Tensor]:
+    shape = (*self.shape[: -len(output_size)], *output_size)
+    return self.new_empty(shape), self.new_empty(shape, dtype=torch.int64)
 
 
 def _one_hot(self: torch.Tensor, num_classes: Any = -1) -> torch.Tensor:
@@ -232,6 +247,7 @@ _SHAPES: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(CELLS, _cell),
     "_pack_padded_sequence": _pack,
     "_pad_packed_sequence": _pad,
+    **dict.fromkeys((f"adaptive_max_pool{rank}d" for rank in (1, 2, 3)), _adaptive_max_pool),
     "cov": _cov,
     "corrcoef": lambda self: _cov(self),
     "cdist": _cdist,
