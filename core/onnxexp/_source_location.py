@@ -113,9 +113,8 @@ def only_raises_or_warns(file: str, line: int) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def passing_truth(file: str, line: int) -> bool | None:
-    """Return the truth of the tensors in a check that passes.
+    """Return the truth of the tensors in a check that neither raises nor warns.
 
-    It neither raises nor warns then.
     None where the line is in no check, or where its condition has tensors of either truth.
     """
     if not only_raises_or_warns(file, line) or (statement := _conditional(linecache.getlines(file), line - 1)) is None:
@@ -125,6 +124,22 @@ def passing_truth(file: str, line: int) -> bool | None:
     if negations and negations != [test]:
         return None
     return isinstance(statement, ast.Assert) != bool(negations)
+
+
+@functools.lru_cache(maxsize=4096)
+def is_handled(file: str, line: int) -> bool:
+    """Return whether a line is in a ``try`` with handlers, or in a ``suppress``."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):  # a file that changed since it was imported
+        return True
+    for each in ast.walk(tree):
+        handles = (isinstance(each, ast.Try) and each.handlers) or (
+            isinstance(each, ast.With) and any("suppress(" in ast.unparse(item) for item in each.items)
+        )
+        if handles and each.body[0].lineno <= line <= (each.body[-1].end_lineno or 0):  # type: ignore[attr-defined]
+            return True
+    return False
 
 
 def _conditional(lines: Sequence[str], place: int) -> ast.Assert | ast.If | None:

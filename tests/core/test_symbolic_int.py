@@ -20,7 +20,6 @@ def rounded_up(x: Tensor) -> Tensor:
 
 
 def of_each_kind(x: Tensor) -> Tensor:
-    np.ceil(x.shape[0] / 2)
     assert isinstance(int("3") + x.dim(), int) and issubclass(bool, int) and type(x.dim()) == int  # noqa: E721
     return x * int(np.ceil(x.shape[0] / 3)) + int(2.9) * int(x.shape[0]) + int(x.shape[0] * 0.7) + int(math.pi) + int("11", 2)
 

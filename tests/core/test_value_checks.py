@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 import pytest
@@ -57,3 +58,28 @@ def test_a_check_of_values_passes(model: Callable[[Tensor], Tensor], capture: st
 def test_a_branch_on_values_is_refused(model: Callable[[Tensor], Tensor]) -> None:
     with pytest.raises(CaptureError, match="branches in Python on a value"):
         onnxexp.export(model, (torch.rand(3),), capture="export")
+
+
+def handled(x: Tensor) -> Tensor:
+    """Compute something else where a check fails, as the example does."""
+    try:
+        return asserted(x)
+    except AssertionError:
+        return x * 0
+
+
+def suppressed(x: Tensor) -> Tensor:
+    with contextlib.suppress(AssertionError):
+        assert (x >= 0).all()
+        x = x.sqrt()
+    return x
+
+
+@pytest.mark.parametrize("model", [handled, suppressed])
+def test_a_check_whose_error_is_handled_is_a_branch(model: Callable[[Tensor], Tensor]) -> None:
+    with pytest.raises(CaptureError, match="branches in Python on a value"):
+        onnxexp.export(model, (torch.rand(3),), capture="export")
+    with contextlib.suppress(ValueError):  # a caller of the export handles nothing of the model's
+        onnxexp.export(asserted, (torch.rand(3),), capture="export")
+    x = -torch.rand(3)
+    torch.testing.assert_close(onnxexp.export(model, (x,))(x), model(x))

@@ -70,13 +70,19 @@ class _Stacks:
 def _user_frame(frame: FrameType | None) -> FrameType | None:
     """Return the user's innermost frame below torch.export, else torch.nn's."""
     of_torch_nn = None
-    while frame is not None and frame.f_code.co_filename != _TORCH_EXPORT:
-        file = frame.f_code.co_filename
+    for each in frames_below_export(frame):
+        file = each.f_code.co_filename
         if is_user_code(file):
-            return frame
-        of_torch_nn = frame if of_torch_nn is None and is_torch_nn(file) else of_torch_nn
-        frame = frame.f_back
+            return each
+        of_torch_nn = each if of_torch_nn is None and is_torch_nn(file) else of_torch_nn
     return of_torch_nn
+
+
+def frames_below_export(frame: FrameType | None) -> Iterator[FrameType]:
+    """Iterate over a frame and its callers, up to torch.export."""
+    while frame is not None and frame.f_code.co_filename != _TORCH_EXPORT:
+        yield frame
+        frame = frame.f_back
 
 
 @contextlib.contextmanager

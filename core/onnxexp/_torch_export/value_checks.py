@@ -10,16 +10,24 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
-from onnxexp._capture.source_lines import user_line_above
-from onnxexp._source_location import passing_truth
+from onnxexp._capture.source_lines import frames_below_export, user_line_above
+from onnxexp._source_location import is_handled, is_user_code, passing_truth
 
 
 def _truth(original: Callable[..., bool], self: torch.Tensor) -> bool:
-    """Return the truth of a tensor, in a check that with which it passes."""
-    known = getattr(self, "constant", None) is not None  # a fake tensor of torch's may have its value
+    """Return the truth with which a check passes, if the tensor is a part of one.
+
+    The example may fail in a check whose error the model handles: such a check is a branch.
+    """
+    known = isinstance(self, FakeTensor) and self.constant is not None
     passing = None if known else passing_truth(*user_line_above(sys._getframe()))
-    return original(self) if passing is None else passing
+    handled = passing is not None and any(
+        is_user_code(frame.f_code.co_filename) and is_handled(frame.f_code.co_filename, frame.f_lineno)
+        for frame in frames_below_export(sys._getframe())
+    )
+    return original(self) if passing is None or handled else passing
 
 
 VALUE_CHECKS: list[tuple[Any, str, Callable[..., Any]]] = [(torch.Tensor, "__bool__", _truth)]
