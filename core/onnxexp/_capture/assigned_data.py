@@ -9,7 +9,6 @@ import sys
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from onnxexp._capture.source_lines import user_line_above
@@ -25,6 +24,9 @@ class AssignedData:
 
     def __bool__(self) -> bool:
         return bool(self._tensors)
+
+    def __contains__(self, parameter: torch.Tensor) -> bool:
+        return id(parameter) in self._tensors
 
     def assign(self, parameter: torch.Tensor, value: torch.Tensor) -> None:
         """Replace a parameter from now on.
@@ -57,33 +59,3 @@ def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:
     return tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset()
-
-
-class FirstUses(TorchFunctionMode):
-    """Find parameters that a run reads first, and then gives other ``.data``.
-
-    The next run reads that.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._read_first: dict[int, tuple[torch.Tensor, bool]] = {}  # with the parameter, as in AssignedData
-        self._before: dict[int, torch.Tensor] = {}
-        self._changed: dict[int, bool] = {}
-        self._set_data = torch.Tensor.data.__set__  # type: ignore[attr-defined]  # a property in C++, or ours
-
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        if func == self._set_data:
-            parameter, value = args
-            original = self._before.setdefault(id(parameter), parameter.detach())
-            self._read_first.setdefault(id(parameter), (parameter, False))
-            self._changed[id(parameter)] = not _is_same(original, value)
-        else:
-            for leaf in pytree.tree_leaves((args, kwargs)):
-                if isinstance(leaf, torch.nn.Parameter):
-                    self._read_first.setdefault(id(leaf), (leaf, True))
-        return func(*args, **(kwargs or {}))
-
-    def keeps_data(self) -> bool:
-        """Return whether there is such a parameter."""
-        return any(self._read_first[key][1] for key, changed in self._changed.items() if changed)

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp._capture.assigned_data import FirstUses
 from onnxexp._capture.preserved_model import call_preserved, preserved_model
 from onnxexp._capture.torch_state import assigned_data_lines
 from onnxexp._source_location import SourceLocation
@@ -54,12 +53,10 @@ def warn_of_kept_tensors(
 
 def _warn_of_kept_data(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Warn of assignments to ``.data`` of parameters that a later call reads."""
-    arguments = pytree.tree_map_only(torch.Tensor, torch.clone, (tuple(args), dict(kwargs)))
-    uses = FirstUses()
     try:
-        with preserved_model(model) as private, uses:
-            private(*arguments[0], **arguments[1])
-        keeps = uses.keeps_data()
+        with preserved_model(model) as private:
+            first, second = (_leaves_of_run(private, args, kwargs) for _ in range(2))
+        keeps = not all(map(_are_equal, first, second))
     except Exception:  # noqa: BLE001 - a model on the meta device may raise anything; each tensor may be kept then
         keeps = True
     if keeps:
@@ -67,6 +64,20 @@ def _warn_of_kept_data(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapp
             f"the forward keeps what it assigns to .data ({'; '.join(sorted(map(str, assigned_data_lines())))}); an ONNX graph "
             "keeps nothing: its outputs are right for the values at the export; to fix this, compute it in __init__"
         )
+
+
+def _leaves_of_run(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """Run a model on a copy of the example, with the same random numbers at each call."""
+    args, kwargs = pytree.tree_map_only(torch.Tensor, torch.clone, (tuple(args), dict(kwargs)))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return pytree.tree_leaves(pytree.tree_map_only(torch.Tensor, torch.clone, model(*args, **kwargs)))
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    if not (isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)):
+        return bool(one == other)
+    return one.shape == other.shape and bool(torch.all((one == other) | ((one != one) & (other != other))))
 
 
 def _read_first(model: torch.nn.Module, names: set[str], args: Sequence[Any], kwargs: Mapping[str, Any]) -> set[str]:

@@ -226,7 +226,8 @@ def redirected(
 ) -> contextlib.AbstractContextManager[Any]:
     """Redirect calls of torch's functions in this thread.
 
-    Without `model`, all calls inside the `with` are redirected: for a frontend that runs a forward itself.
+    Without `model`, all calls inside the `with` are redirected: for a frontend that runs a forward itself. The object of the
+    `with` has `data.replaced(result)`, which puts what the forward assigned to ``.data`` of a parameter into its result.
 
     Args:
         rows: What is replaced: the owner, such as `torch.Tensor`, the name, and a function that gets torch's function first, then

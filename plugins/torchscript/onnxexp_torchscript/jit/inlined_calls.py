@@ -31,10 +31,12 @@ def optimize_methods(model: torch.nn.Module) -> None:
 
     It must come before a run without optimizations, which would make them.
     """
-    for module in model.modules():
-        if isinstance(module, torch.jit.ScriptModule):
-            for name in module._c._method_names():
-                torch._C._jit_pass_inline(_call_of(module._c, module._c._get_method(name)))
+    if isinstance(model, torch.jit.ScriptModule):
+        for name in model._c._method_names():
+            torch._C._jit_pass_inline(_call_of(model._c, model._c._get_method(name)))  # makes those of its modules, too
+    else:
+        for part in model.children():
+            optimize_methods(part)
 
 
 def _call_of(module: Any, method: Any) -> Any:

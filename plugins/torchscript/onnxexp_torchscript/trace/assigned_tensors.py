@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from onnxexp import CaptureError
 from onnxexp_torchscript.jit.jit_nodes import ATOMS
 
 _REGISTERED = frozenset(["_parameters", "_buffers", "_modules"])
@@ -49,3 +50,17 @@ def _within(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
     for key, each in items:
         if type(each) not in ATOMS:
             yield from _within(f"{name}[{key!r}]", each)
+
+
+def with_assigned_data(result: Any, data: Any, modules: Iterable[torch.nn.Module]) -> Any:
+    """Return a forward's result with what it has assigned to ``.data``.
+
+    Raises CaptureError where that is of a scripted module in `modules`, whose calls are not redirected.
+    """
+    scripted = [module for module in modules if data and isinstance(module, torch.jit.ScriptModule)]
+    if any(parameter in data for module in scripted for parameter in module.parameters()):
+        raise CaptureError(
+            "an assignment to .data of a scripted part's parameter cannot be captured; to fix this, leave that part "
+            "unscripted, or script the whole model"
+        )
+    return data.replaced(result)

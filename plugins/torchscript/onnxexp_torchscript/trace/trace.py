@@ -30,7 +30,7 @@ from onnxexp_torchscript.jit.call_repair import broadcast_writes, fit
 from onnxexp_torchscript.jit.inlined_calls import inline
 from onnxexp_torchscript.jit.rnn_cells import whole_cells
 from onnxexp_torchscript.jit.source_locations import Places
-from onnxexp_torchscript.trace.assigned_tensors import assigned_tensors
+from onnxexp_torchscript.trace.assigned_tensors import assigned_tensors, with_assigned_data
 from onnxexp_torchscript.trace.inplace_size_arithmetic import immutable_sizes
 from onnxexp_torchscript.trace.made_constants import made_constants, made_of_arrays
 from onnxexp_torchscript.trace.numbers_in_scripted_calls import numbers_kept
@@ -171,7 +171,7 @@ class _Flat:
         args, kwargs = pytree.tree_unflatten(flat, self.in_spec)
         attributes = {id(each) for part in self._modules for each in vars(part).values() if isinstance(each, torch.Tensor)}
         with redirected(self._redirections) as redirection:
-            result = redirection.data.replaced(self.model(*args, **kwargs))
+            result = with_assigned_data(self.model(*args, **kwargs), redirection.data, self._modules)
         graph = torch._C._get_tracing_state().graph()
         fit(graph)
         self.kept_writes = keep_writes(graph)
