@@ -40,8 +40,8 @@ With `install()`, nothing in the library changes.
 After the export, the file goes through what people run on it: onnx's checker, onnxslim, onnxsim, and ONNX Runtime's
 `quantize_dynamic`, each within the time of the case. {_steps(entry)}
 
-torch's newer exporter, whichever the library chooses, takes as long as this. The times include the imports and what the library
-does before and after the export.
+Four of the functions also ran with `dynamo=True`, whichever exporter the library chooses. The times are of one run each, and
+include the imports and what the library does before and after the export.
 
 {_times(entry)}
 
@@ -86,8 +86,12 @@ def _times(results: Sequence[Result]) -> str:
     for case in sorted({case for case, exporter in seconds if exporter == _NEWER}, key=str.lower):
         own, peer = seconds.get((case, "onnxexp")), seconds[case, _NEWER]
         ratio = f"{own / peer:.2f}" if own and peer else "–"
-        lines.append(f"| {case} | {own or '–'} s | {peer or '–'} s | {ratio} |")
+        lines.append(f"| {case} | {_seconds(own)} | {_seconds(peer)} | {ratio} |")
     return "\n".join(lines)
+
+
+def _seconds(seconds: float | None) -> str:
+    return "no right file" if seconds is None else f"{seconds} s"
 
 
 def _cell(result: Result | None) -> str:
