@@ -105,6 +105,24 @@ class SymbolicSize:
         own = parsed(self.text)
         return [] if own is None else list(dict.fromkeys(_found(own, known)))
 
+    def names(self) -> list[str]:
+        """Return the names of axes in the expression, none where the text is none."""
+        return [] if (tree := parsed(self.text)) is None else list(dict.fromkeys(_leaves(tree)))
+
+    def bound(self, values: Mapping[str, int]) -> SymbolicSize | int:
+        """Return the size with numbers in place of these names, simplified."""
+        value = self.at(values)
+        if value is not None or values.keys().isdisjoint(self.names()):
+            return self if value is None else value
+
+        def known(tree: Tree) -> sympy.Expr | None:
+            if not isinstance(tree, str):
+                return None
+            return sympy.Integer(values[tree]) if tree in values else symbol(tree)
+
+        expr = evaluate(self.text, known, sympy.Integer, _applied)
+        return self if expr is None else int(expr) if expr.is_number else SymbolicSize(text_of(expr))
+
     def at(self, values: Mapping[str, int]) -> int | None:
         """Compute the size where others are known, by their texts.
 
@@ -151,6 +169,15 @@ def _evaluate(
             return None
         values.append(value)
     return apply(kind, values)
+
+
+def _leaves(tree: Tree) -> Iterator[str]:
+    """Yield the names in a tree."""
+    if isinstance(tree, str):
+        yield tree
+    elif isinstance(tree, tuple):
+        for operand in tree[1:]:
+            yield from _leaves(operand)
 
 
 def _found(tree: Tree, known: Mapping[Tree, str]) -> Iterator[str]:

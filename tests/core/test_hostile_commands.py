@@ -34,7 +34,8 @@ def folder(tmp_path: Path) -> Path:
 def test_a_hostile_tensor(kind: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for where in ("graph", "subgraph"):
         path = str(written(folder, model(HOSTILE[kind]) if where == "graph" else inside(HOSTILE[kind], where)))
-        for words in (["diff", path, path], ["explain", path], ["verify", path, "--against", f"{folder}/models.py:make"]):
+        fix = ["fix", path, "--shape", "x=1", "-o", f"{folder}/fixed.onnx"]
+        for words in (["diff", path, path], ["explain", path], fix, ["verify", path, "--against", f"{folder}/models.py:make"]):
             ran = run(capsys, *words)
             assert ran.status == 2 and "tensor 'w'" in ran.err and "to fix this, " in ran.err
             assert "Traceback" not in ran.err and "bug" not in ran.err and SECRET not in ran.out + ran.err

@@ -38,6 +38,7 @@ COMMANDS = {
     "verify": "compare an ONNX file with its PyTorch model, and find the first node that differs",
     "explain": "show where the nodes of an ONNX file come from: module, source line, operator, symbolic",
     "diff": "show what changed between two ONNX files, by module",
+    "fix": "give the dynamic sizes of an ONNX file, of any exporter, fixed numbers",
     "plugins": "list the installed plugins; `plugins why OP` shows which plugin lowers an operator",
     "ops": "list the operators that the plugins lower",
     "config": "show each setting and its origin",
