@@ -38,6 +38,7 @@ COMMANDS = {
     "verify": ["verify", "model.onnx", "--against", "models.py:relu"],
     "explain": ["explain", "model.onnx"],
     "diff": ["diff", "model.onnx", "model.onnx"],
+    "fix": ["fix", "model.onnx", "--shape", "input=2,3", "-o", "fixed.onnx"],
     "plugins": ["plugins"],
     "plugins --load": ["plugins", "--load"],
     "plugins why": ["plugins", "why", "aten::relu"],

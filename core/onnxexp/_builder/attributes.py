@@ -62,19 +62,28 @@ _ENCODERS: dict[ir.AttributeType, Callable[[Any], Any]] = {
 }
 
 
+_WRITTEN = {"Resize": ("coordinate_transformation_mode", "mode", "nearest_mode")}
+"""Attributes that are written at their defaults.
+
+MNN takes others for the defaults, so that its results differ, and OpenCV refuses a Resize without a mode.
+"""
+
+
 def encode(spec: Operator, given: dict[str, Any]) -> dict[str, ir.Attr]:
     """Encode attributes for onnx-ir, without those that equal the schema's default.
 
-    Raises TypeError where a value does not fit the attribute's type.
+    Those in `_WRITTEN` are always written. Raises TypeError where a value does not fit the attribute's type.
     """
     encoded: dict[str, ir.Attr] = {}
-    for name, value in sorted(given.items()):
+    written = _WRITTEN.get(spec.name, ())
+    defaults = {name: spec.attributes[name].default for name in written if name in spec.attributes}
+    for name, value in sorted((defaults | given).items()):
         attribute = spec.attributes[name]
         try:
             converted = _ENCODERS.get(attribute.type, lambda value: value)(value)
         except (TypeError, ValueError) as error:
             raise TypeError(f"{spec.name}: {value!r} does not fit the attribute {name} ({attribute.type.name})") from error
-        if attribute.type is ir.AttributeType.TENSOR or not attribute.is_default(converted):
+        if name in written or attribute.type is ir.AttributeType.TENSOR or not attribute.is_default(converted):
             encoded[name] = ir.Attr(name, attribute.type, converted)
     return encoded
 

@@ -183,3 +183,11 @@ def test_another_window_of_a_size_known_at_run_time():
     model, dynamic = lambda x: F.avg_pool2d(x, (1, x.shape[3] // 2)), ({3: "width"},)
     with pytest.raises(onnxexp.LoweringError, match=r"a window of width//2 on an axis of size width; to fix this, "):
         onnxexp.export(model, (torch.randn(2, 3, 4, 6),), capture="trace", dynamic_shapes=dynamic)
+
+
+@pytest.mark.parametrize("pool", [torch.nn.AvgPool2d(2, 1), torch.nn.MaxPool2d(2, 1)])
+def test_a_pool_has_its_strides_and_pads(pool: torch.nn.Module) -> None:
+    """MNN ends its process at a pool without strides."""
+    (node,) = onnxexp.export(pool, (torch.randn(1, 2, 5, 5),)).model.graph
+    assert list(node.attributes["strides"].as_ints()) == [1, 1]
+    assert list(node.attributes["pads"].as_ints()) == [0, 0, 0, 0]

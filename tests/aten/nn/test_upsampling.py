@@ -179,3 +179,13 @@ def test_resize_names_no_axes(how: dict[str, Any], axes: dict[int, str]) -> None
     assert all("axes" not in node.attributes for node in resizes)
     for x in (X[2], torch.randn(3, 3, 12, 10)):
         torch.testing.assert_close(program(x), to(**how)(x))
+
+
+@pytest.mark.parametrize("opset", [11, 17, 20])
+def test_resize_has_its_modes(opset: int) -> None:
+    """MNN and OpenCV do not take an absent mode for the default."""
+    program = onnxexp.export(to(scale_factor=2.0, mode="bilinear"), (X[2],), opset_version=opset)
+    (resize,) = (node for node in program.model.graph if node.op_type == "Resize")
+    assert {name: attribute.value for name, attribute in resize.attributes.items()} == {
+        "coordinate_transformation_mode": "half_pixel", "mode": "linear", "nearest_mode": "round_prefer_floor",
+    }  # fmt: skip

@@ -62,12 +62,15 @@ class Windows:
         return len(self.kernel)
 
     def attributes(self) -> dict[str, Any]:
-        """Return the ONNX attributes without those at their defaults."""
+        """Return the ONNX attributes.
+
+        Strides and pads are written at their defaults, too: MNN ends its process at an AveragePool without strides.
+        """
         return {
             "kernel_shape": self.kernel,
-            "strides": none_if_default(self.strides, 1),
+            "strides": self.strides,
             "dilations": none_if_default(self.dilations, 1),
-            "pads": none_if_default([*self.begins, *self.ends], 0),
+            "pads": [*self.begins, *self.ends],
             "ceil_mode": 1 if self.ceil else None,
         }
 
