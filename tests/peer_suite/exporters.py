@@ -64,6 +64,7 @@ def has_exported() -> bool:
 def _noted(name: str, export: Callable[..., Any]) -> Callable[..., Any]:
     def noted(*args: Any, **options: Any) -> Any:
         _exports.append(name)
+        _input_names[:] = options.get("input_names") or ()
         return export(*args, **options)
 
     return noted
@@ -72,7 +73,6 @@ def _noted(name: str, export: Callable[..., Any]) -> Callable[..., Any]:
 def _onnxexp(capture: str, model: Any, args: Any, f: Any = None, *positional: Any, **options: Any) -> None:
     for name in _NO_EFFECT:
         options.pop(name, None)
-    _input_names[:] = options.get("input_names") or ()
     scripted = isinstance(model, (ScriptModule, ScriptFunction))
     capture = "auto" if scripted else capture
     program = onnxexp_torch_onnx.export(model, args, None, *positional, capture=capture, **options)
