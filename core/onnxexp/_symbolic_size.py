@@ -120,8 +120,12 @@ class SymbolicSize:
                 return None
             return sympy.Integer(values[tree]) if tree in values else symbol(tree)
 
-        expr = evaluate(self.text, known, sympy.Integer, _applied)
-        return self if expr is None else int(expr) if expr.is_number else SymbolicSize(text_of(expr))
+        def apply(kind: str, values: Sequence[sympy.Expr]) -> sympy.Expr:
+            exact = kind == "/" and all(each.is_Integer for each in values) and values[1] != 0  # torch's gives a float
+            return sympy.Rational(*values) if exact else _applied(kind, values)
+
+        expr = evaluate(self.text, known, sympy.Integer, apply)
+        return self if expr is None else int(expr) if expr.is_Integer else SymbolicSize(text_of(expr))
 
     def at(self, values: Mapping[str, int]) -> int | None:
         """Compute the size where others are known, by their texts.

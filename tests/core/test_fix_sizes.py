@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import onnxexp
 from onnxexp import OptionError
 from onnxexp._cli import main
 from onnxexp._model.fixed_sizes import dynamic_sizes, fix_sizes
+from onnxexp._symbolic_size import SymbolicSize
 from onnxexp.commands import read_model
 
 
@@ -59,6 +61,20 @@ def _run(file: Path | bytes, *inputs: Any) -> list[Any]:
 def _text(text: str) -> Any:
     """Return the model of a text in ONNX's own language, through the bytes of a file."""
     return read_model(onnx.parser.parse_model(text).SerializeToString())
+
+
+def _expressions(text: str) -> Any:
+    """Return the model of a text whose sizes in quotes are expressions, which ONNX's language lacks."""
+    sizes = re.findall(r'"([^"]*\w\*\w[^"]*)"', text)
+    names = {f"expression_{index}": size for index, size in enumerate(sizes)}
+    for name, size in names.items():
+        text = text.replace(f'"{size}"', name)
+    proto = onnx.parser.parse_model(text.replace('"t"', "t"))
+    for value in proto.graph.input:
+        for size in value.type.tensor_type.shape.dim:
+            if size.dim_param in names:
+                size.dim_param = names[size.dim_param]
+    return read_model(proto.SerializeToString())
 
 
 def _nodes(model: Any) -> list[str]:
@@ -129,6 +145,36 @@ def test_a_whole_shape_fixes_names_elsewhere() -> None:
     made = _text(HEAD + "g (float[n, 4] x, float[n, t] y) => (float[n, s] z) { z = Concat <axis = 1> (x, y) }")
     assert fix_sizes(made, {"t": 2}, {"x": [3, 4]}) == {"t": 2, "n": 3}
     assert list(made.graph.outputs[0].shape) == [3, 6]
+
+
+def test_a_whole_shape_fits_expressions_of_fixed_sizes() -> None:
+    text = HEAD + 'g (float["t", 4] x, float["2*t", 4] y) => (float[s, 4] z) { z = Concat <axis = 0> (x, y) }'
+    for sizes, shapes in ({"t": 3}, {"y": [5, 4]}), ({}, {"y": [6, 4]}):
+        with pytest.raises(OptionError, match=r"has the size 2\*t, and it is not .; to fix this, give t"):
+            fix_sizes(_expressions(text), sizes, shapes)
+    made = _expressions(text)
+    assert fix_sizes(made, {}, {"x": [3, 4], "y": [6, 4]}) == {"t": 3}
+    assert list(made.graph.outputs[0].shape) == [9, 4]
+
+
+def test_a_slice_of_a_shape_without_axes_keeps_its_steps() -> None:
+    made = _text(
+        HEAD
+        + """g (float[n, 4, 5, 6] x) => (int64[s] y) <int64[1] a = {0}, int64[1] b = {4}, int64[1] c = {2}> {
+            shape = Shape (x)
+            part = Slice (shape, a, b, , c)
+            y = Neg (part)
+        }"""
+    )
+    fix_sizes(made, {"n": 3})
+    proto = onnxexp._serialize.to_proto(made)
+    np.testing.assert_array_equal(_run(proto.SerializeToString(), np.zeros((3, 4, 5, 6), np.float32))[0], [-3, -5])
+
+
+def test_a_size_that_is_no_whole_number_is_not_rounded() -> None:
+    half = SymbolicSize("t/2 + u")
+    assert half.bound({"t": 4}) == "u + 2" and not isinstance(half.bound({"t": 5}), int)
+    assert not isinstance(SymbolicSize("t/2").bound({"t": 5}), int)
 
 
 def test_the_branch_that_always_runs_replaces_an_if() -> None:

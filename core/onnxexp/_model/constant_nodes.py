@@ -74,9 +74,9 @@ class _Folder:
         if made is None:
             return
         name = str(output.name) if graph is self._main else self._names.unique(str(output.name))
-        output.name = None  # the initializer has its name
         tensor = TorchTensor(made, name)
         value = ir.Value(name=name, shape=ir.Shape(made.shape), type=ir.TensorType(tensor.dtype), const_value=tensor)
+        output.name = None  # the initializer has its name
         ir.convenience.replace_all_uses_with(output, value)
         graph.remove(node, safe=True)
         self._main.register_initializer(value)
@@ -164,7 +164,8 @@ def _sizes_after(node: ir.Node) -> _Sizes | None:
     producer = source.producer()
     if node.op_type not in ("Gather", "Slice") or producer is None or producer.domain or producer.op_type != "Shape":
         return None
-    sizes, numbers = _sizes_after(producer), [_constant(value) for value in node.inputs[1:] if value is not None]
+    # without an absent input, which would move the others
+    sizes, numbers = _sizes_after(producer), [None if value is None else _constant(value) for value in node.inputs[1:]]
     if sizes is None or not numbers or any(number is None for number in numbers):
         return None
     first, *others = [number.flatten().tolist() for number in numbers if number is not None]

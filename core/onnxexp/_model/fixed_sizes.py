@@ -95,7 +95,23 @@ def _named(model: ir.Model, sizes: Mapping[str, int], shapes: Mapping[str, Seque
             problem = _conflict(known_size, given, fixed, known)
             if problem:
                 raise OptionError(f"axis {axis} of input {name} is {problem}, not {given}; to fix this, give the same number")
+    for name, shape in shapes.items():
+        _check_expressions(inputs[name], shape, fixed)
     return fixed
+
+
+def _check_expressions(value: ir.Value, shape: Sequence[int], fixed: Mapping[str, int]) -> None:
+    """Check that expressions such as ``2*t`` have the given sizes.
+
+    Raises OptionError for another one, and where a name in the expression is not fixed.
+    """
+    for size, given in zip(value.shape or (), shape, strict=False):
+        text = size.value if isinstance(size, ir.SymbolicDim) else None
+        names = SymbolicSize(text).names() if text is not None else []
+        if text is not None and names and SymbolicSize(text).at(fixed) != given:
+            raise OptionError(
+                f"input {value.name} has the size {text}, and it is not {given}; to fix this, give {' and '.join(names)}"
+            )
 
 
 def _conflict(size: int | ir.SymbolicDim, given: int, fixed: dict[str, int], known: Sequence[str]) -> str:
