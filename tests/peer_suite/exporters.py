@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.onnx
 from torch.onnx._internal.torchscript_exporter import utils, verification
+from torch.utils import _pytree as pytree
 
 import onnxexp
 import onnxexp_torch_onnx
@@ -97,7 +98,7 @@ def _feed_all_inputs() -> None:
         every = prepare(args, kwargs, None, flatten)
         taken = [value.name for value in sessions[-1].get_inputs()]
         by_name = [value for name, value in zip(_input_names, every, strict=False) if name in taken]
-        tensors = [value for value in every if isinstance(value, torch.Tensor)]
+        tensors = [value for value in pytree.tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
         choices = every, prepare(args, kwargs, remained, flatten), by_name, tensors
         return next((each for each in choices if len(each) == len(taken)), every)
 

@@ -473,3 +473,11 @@ def test_the_environment_variable() -> None:
     )
     finished = run("-c", code, ONNXEXP_REPLACE_TORCH_ONNX="1")
     assert finished.stdout.strip() == "onnxexp", finished.stderr
+
+
+def test_the_result_of_a_model_with_quantized_inputs() -> None:
+    """torch.onnx.utils._export returns the model's result for the example, dequantized."""
+    x = torch.quantize_per_tensor(torch.rand(2, 3), 0.1, 10, torch.quint8)
+    with installed():
+        result = torch.onnx.utils._export(torch.nn.ReLU(), (x,), io.BytesIO(), opset_version=13)
+    torch.testing.assert_close(result, x.relu().dequantize())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import importlib
@@ -33,7 +34,7 @@ from onnxexp._request.options import Options
 from onnxexp._request.pytree_leaves import flatten_output_spec
 from onnxexp._request.tensor_list import TensorList
 from onnxexp._torch_compat import NO_TORCHSCRIPT, untested_torch
-from onnxexp._user_warnings import warn
+from onnxexp._user_warnings import hold_warnings, warn
 from onnxexp._version import __version__
 
 _SHOWN = 10
@@ -110,13 +111,55 @@ def _captured(plugins: Plugins, options: Options, call: Mapping[str, Any]) -> tu
     redirections: list[Any] = call["context"].redirections
     before = len(redirections)
     try:
-        return _first(plugins, options, call), None
+        with hold_warnings() as held:
+            program = _first(plugins, options, call)
+            if broken := _broken_by_example(program, call["spec"]):
+                program = _right_for_example(plugins, options, call, before, held) or program
+                _warn_of_example(broken, program)
+            return program, None
     except CaptureRefused as error:
         refused = CaptureError(str(error))
         if options.capture != "auto":
             raise refused from None
         del redirections[before:]  # each capture adds its own
         return _traced(plugins, options, call, refused), refused
+
+
+def _broken_by_example(program: CapturedProgram, spec: DynamicSpec) -> list[str]:
+    """List the restrictions that the sizes of the user's example do not meet."""
+    leaves = [leaf.value for leaf in spec.leaves]
+    return [text for text, allows in program.restrictions.items() if not allows(leaves)]
+
+
+def _right_for_example(
+    plugins: Plugins, options: Options, call: Mapping[str, Any], before: int, held: list[Any]
+) -> CapturedProgram | None:
+    """Trace a model whose torch.export program is wrong for the user's example.
+
+    torch.export takes a dynamic size of 0 or 1 as larger ones, and a model may branch on it; a trace keeps the branches of
+    scripted functions. Returns None, and leaves all as it was, unless the trace is right at all sizes.
+    """
+    if options.capture != "auto" or not isinstance(call["model"], torch.nn.Module):
+        return None
+    redirections: list[Any] = call["context"].redirections
+    own, used, told = redirections[before:], set(plugins.used), [*held]
+    del redirections[before:], held[:]
+    with contextlib.suppress(OnnxExporterError):
+        traced = _first(plugins, dataclasses.replace(options, capture="trace"), call)
+        if not traced.constants and not traced.restrictions:
+            return traced
+    redirections[before:], held[:] = own, told
+    plugins.used.intersection_update(used)
+    return None
+
+
+def _warn_of_example(broken: Sequence[str], program: CapturedProgram) -> None:
+    """Warn of restrictions that the user's example does not meet."""
+    if not program.restrictions.keys().isdisjoint(broken):
+        warn(
+            f"the exported model is right only where {' and '.join(broken)}, and the example has other sizes: the model computes "
+            "another result for it; to fix this, give an example of these sizes, or write the line that compares for any size"
+        )
 
 
 def _device_fixes(model: Any, spec: DynamicSpec) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -33,6 +34,7 @@ from onnxexp._request.options import Options
 from onnxexp._request.pytree_leaves import register_containers
 from onnxexp._symbolic_size import SymbolicSize
 from onnxexp._torch_export.autocast_regions import resolve_autocast
+from onnxexp._torch_export.empty_examples import not_empty
 from onnxexp._torch_export.export_errors import branches_on_values, explain
 from onnxexp._torch_export.frozen_sizes import check_assumed_sizes, frozen_sizes, holds_at_example, larger_sizes
 from onnxexp._torch_export.guard_warnings import fixed_numbers, ranks_of_call, record_guard_sources, restrictions
@@ -72,7 +74,10 @@ def capture(
         return from_exported(model, spec)
     if options.capture not in ("auto", "export") or is_scripted(model):
         return None
-    return from_exported(export_program(model, args, kwargs, spec, context), spec)
+    program = export_program(model, args, kwargs, spec, context)
+    excluded = not_empty(program, model, args, kwargs, spec, options.training)
+    captured = from_exported(program, spec)
+    return dataclasses.replace(captured, restrictions={**captured.restrictions, **excluded})
 
 
 def from_exported(program: ExportedProgram, spec: DynamicSpec) -> CapturedProgram:

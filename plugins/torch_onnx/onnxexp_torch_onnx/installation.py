@@ -19,6 +19,7 @@ from onnxexp_torch_onnx.dynamo import ExportOptions, OnnxRegistry, dynamo_export
 from onnxexp_torch_onnx.errors import OnnxExporterWarning
 from onnxexp_torch_onnx.exporting import export as own_export
 from onnxexp_torch_onnx.onnx_program import ONNXProgram
+from onnxexp_torch_onnx.quantized_inputs_and_outputs import without_parts
 from onnxexp_torch_onnx.registry import register_custom_op_symbolic, unregister_custom_op_symbolic
 from onnxexp_torch_onnx.served_export import by_name, serve
 
@@ -209,7 +210,7 @@ def _served_outputs(original: Any) -> Callable[..., Any]:
         assert program is not None and program.eager is not None
         if file is not None:
             program.save(file, external_data=values.get("external_data"))
-        given, kwargs = program.example
+        given, kwargs = without_parts(*program.example)
         return program.eager(*given, **kwargs)
 
     return _serving(original, run)

@@ -91,6 +91,11 @@ def _takes_parts(model: Any, capture: str) -> bool:
     return not isinstance(model, torch.fx.GraphModule) and not is_scripted(model)
 
 
+def without_parts(args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """Replace parts by the quantized tensors that they stand for."""
+    return _join(args, kwargs, torch._make_per_tensor_quantized_tensor)
+
+
 def _join(args: Any, kwargs: Any, make: Callable[..., torch.Tensor]) -> tuple[Any, Any]:
     """Replace parts by the quantized tensors that `make` creates from them."""
 
@@ -104,7 +109,7 @@ def _join(args: Any, kwargs: Any, make: Callable[..., torch.Tensor]) -> tuple[An
 
 
 def _pre_hook(_module: Any, args: Any, kwargs: Any) -> Any:
-    return _join(args, kwargs, torch._make_per_tensor_quantized_tensor)
+    return without_parts(args, kwargs)
 
 
 def _split(values: Any, scale: torch.dtype, zero_point: torch.dtype | None) -> Any:
