@@ -39,7 +39,7 @@ def restored_state(model: torch.nn.Module, *, buffers: bool = True) -> Iterator[
         value
         for _, old in saved
         for value in (old if isinstance(old, list) else old.values())
-        if type(value) not in _ATOMS and not _has_no_tensors(value) and id(value) not in containers
+        if type(value) not in _ATOMS and id(value) not in containers and not _has_no_tensors(value)
     ]
     model_buffers = {id(buffer): buffer for buffer in model.buffers()}
     leaves = pytree.tree_leaves([list(model_buffers.values()), attributes, [old for *_, old in scripted]])

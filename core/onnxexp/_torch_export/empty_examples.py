@@ -30,7 +30,8 @@ def not_empty(
 ) -> dict[str, Callable[[Sequence[Any]], bool]]:
     """Return conditions that exclude an example with dynamic sizes of 0.
 
-    Each has a test of a call's leaves. There are none if the program has the model's result for the example, or if no dynamic size is 0.
+    Each has a test of a call's leaves. There are none if the program has the model's result for the example, or if no dynamic
+    size is 0.
     """
     empty = [size for size in input_symbols(program, spec).values() if size.axis is not None and size.given == 0]
     if not empty or _agree(program, model, args, kwargs, mode):

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -24,9 +26,8 @@ _c10d_functional_autograd _dtensor sparse mkldnn mkl mkldnn_prepacked xnnpack pr
 _quantized debugprims rngprims higher_order streaming profiler fsdp symm_mem dist metal metal_prepack cuda cudnn nnapi _test
 onnxexp torchao dynamo export onednn quantization
 """
-_OWN = frozenset(_OF_TORCH.split())
+_OWN = tuple(f"{namespace}::" for namespace in _OF_TORCH.split())
 """Namespaces of torch itself, whose operators have fake kernels or take no part in a capture."""
-
 _Fill: TypeAlias = "Callable[[list[int]], torch.Tensor]"
 _FILLS: tuple[_Fill, ...] = (torch.zeros, torch.ones, lambda shape: torch.rand(shape).cumsum(-1) if shape else torch.rand(shape))
 """Values of floating-point inputs; the last ones increase in each row, as the corners of boxes do."""
@@ -51,8 +52,19 @@ def automatic_fakes() -> Iterator[None]:
 
 def _without_fake() -> list[str]:
     """List the custom operators of the process that only have a real kernel."""
+    loaded = len(sys.modules), len(torch.ops.loaded_libraries), frozenset(torch.library._impls)
+    return [name for name in _custom_operators(loaded) if not _has_fake_kernel(name)]
+
+
+@functools.lru_cache(maxsize=1)
+def _custom_operators(loaded: object) -> list[str]:
+    """List the custom operators; `loaded` is what may bring new ones.
+
+    torch walks all of its operators for it, which takes 1 ms in an export. New operators come with a module, with a library that
+    torch loads, or with a kernel that Python registers.
+    """
     names = torch._C._dispatch_get_registrations_for_dispatch_key("CPU")  # takes a fifth of the time of the list of all operators
-    return [name for name in names if name.partition("::")[0] not in _OWN and not _has_fake_kernel(name)]
+    return [name for name in names if not name.startswith(_OWN)]
 
 
 def _has_fake_kernel(name: str) -> bool:
