@@ -163,7 +163,8 @@ def _work(module: str, job: Any, settings: Settings) -> dict[str, Any]:
         json.dump(dataclasses.asdict(job), file)
         file.flush()
         command = [sys.executable, "-m", f"benchmarks.{module}", file.name]
-        env = os.environ | {"OMP_NUM_THREADS": str(settings.threads), "HF_HUB_OFFLINE": "1"}
+        # an installed package has its byte code, so a checkout may keep it too
+        env = os.environ | {"OMP_NUM_THREADS": str(settings.threads), "HF_HUB_OFFLINE": "1", "PYTHONDONTWRITEBYTECODE": ""}
         try:
             done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=settings.timeout, check=False)
         except subprocess.TimeoutExpired:

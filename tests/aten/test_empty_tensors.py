@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 
+import onnxruntime as ort
 import pytest
 import torch
 from torch import Tensor
@@ -80,3 +81,18 @@ def test_sizes_of_0_and_1(name: str, opset: int, capture: str) -> None:
     for sizes in [(5, 7), (1, 3), (4, 1), (1, 1), *empty]:
         given = torch.randint(-3, 4, sizes, generator=torch.Generator().manual_seed(1))
         torch.testing.assert_close(program(given), model(given), equal_nan=True, msg=lambda text, at=sizes: f"{text} at {at}")
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_the_other_sizes_of_an_empty_slice(capture: str) -> None:
+    """torch.export takes the end of ``x[:, : x.size(2)]`` for a size of the result, since the example's sizes are equal."""
+
+    def model(x: Tensor) -> Tensor:
+        return x[:, 1 : x.size(2), 3:3]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = onnxexp.export(model, (torch.rand(5, 5, 5),), dynamic_shapes=({0: "a", 1: "b", 2: "c"},), capture=capture)
+    x = torch.rand(6, 7, 8)
+    (found,) = ort.InferenceSession(program.model_proto.SerializeToString()).run(None, {"x": x.numpy()})
+    assert found.shape == tuple(model(x).shape)

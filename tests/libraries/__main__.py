@@ -69,7 +69,9 @@ def _pairs(python: Path) -> Iterator[tuple[dict[str, Any], str]]:
 
 
 def _settings() -> dict[str, str]:
-    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+    # an installed package has its byte code, so a checkout may keep it too
+    kept = {"PYTHONDONTWRITEBYTECODE": ""}
+    return {**os.environ, **kept, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
 
 
 def _run(python: Path, case: dict[str, Any], exporter: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import importlib
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -82,7 +82,7 @@ def install() -> None:
     """
     with _INSTALLED.lock:
         found = [each for each in _replacements() if each.original is not each.replacement]
-        imported = [other for each in found for other in _imported(each.original, each.replacement)]
+        imported = list(_imported((each.original, each.replacement) for each in found))
         for each in (*found, *imported):
             each.put()
         _INSTALLED.replaced += [*found, *imported]
@@ -104,9 +104,8 @@ def uninstall() -> None:
         for each in reversed(_INSTALLED.replaced):
             each.put_back()
         functions = {id(each.replacement): each for each in _INSTALLED.replaced if inspect.isfunction(each.replacement)}
-        for each in functions.values():  # modules that were imported meanwhile
-            for other in _imported(each.replacement, each.original):
-                other.put()
+        for other in _imported((each.replacement, each.original) for each in functions.values()):  # imported meanwhile
+            other.put()
         _INSTALLED.replaced.clear()
 
 
@@ -161,14 +160,18 @@ def _is_foreign(function: Any) -> bool:
     return function is not _ABSENT and not str(getattr(function, "__module__", "torch")).startswith(("torch", "onnxexp"))
 
 
-def _imported(old: Any, new: Any) -> Iterator[_Replaced]:
-    """Iterate over the places to which modules have imported an object."""
-    if _ABSENT in (old, new):
-        return
+def _imported(pairs: Iterable[tuple[Any, Any]]) -> Iterator[_Replaced]:
+    """Iterate over the places to which modules have imported objects.
+
+    `pairs` are the objects, each with its replacement.
+    """
+    by_id = {id(old): (old, new) for old, new in pairs if old is not _ABSENT and new is not _ABSENT}
     modules: list[tuple[str, Any]] = list(sys.modules.items())  # not every object there is a module
     for name, module in modules:
         if isinstance(module, ModuleType) and not name.startswith(_NOT_CALLERS):
-            yield from (_Replaced(module, key, old, new) for key, value in list(vars(module).items()) if value is old)
+            for key, value in list(vars(module).items()):
+                if id(value) in by_id:
+                    yield _Replaced(module, key, *by_id[id(value)])
 
 
 def _serving(original: Any, run: Callable[[dict[str, Any]], Any]) -> Callable[..., Any]:
