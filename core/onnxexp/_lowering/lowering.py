@@ -27,8 +27,6 @@ Decompose: TypeAlias = Callable[[Node], Graph | None]
 NodeLowering: TypeAlias = "Callable[[Lowering, Node], list[Any]]"
 """The core's own lowering of one node, see `control_flow`."""
 
-_SLICE = "aten::slice.Tensor"
-"""A slice without elements is computed: torch may take its other sizes for those of another axis (``x[: y.size(0)]``)."""
 _SMALL = 4096
 """Bytes up to which a folded constant is kept beside the program, to be compared."""
 
@@ -166,7 +164,7 @@ class Lowering:
             return self._core_lowerings[node.op](self, node)
         if self._export_type.keeps_all:
             return self._kept(node)
-        if node.outputs and node.op != _SLICE and all(map(_is_empty, node.outputs)):
+        if node.outputs and all(map(_is_empty, node.outputs)):
             empty = [self._empty(value) for value in node.outputs]
             if None not in empty:
                 self._note(node, "core")

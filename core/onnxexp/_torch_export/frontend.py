@@ -25,7 +25,7 @@ from onnxexp._capture.source_lines import model_error, record_user_lines
 from onnxexp._capture.torch_state import model_mode, replace_attributes, silence_torch_export, torch_mode, unwind_functorch
 from onnxexp._decompose.node_decomposer import Decomposer
 from onnxexp._errors import CaptureError
-from onnxexp._neutral_graph import Dim, TensorType, Value
+from onnxexp._neutral_graph import Dim, Graph, TensorType, Value
 from onnxexp._plugins.hookspecs import hookimpl
 from onnxexp._request.dynamic_shapes import DynamicSpec
 from onnxexp._request.export_context import ExportContext
@@ -43,6 +43,8 @@ from onnxexp._torch_export.program_modes import fake_mode
 from onnxexp._torch_export.symbol_names import check_dynamic, symbol_names
 from onnxexp._torch_export.symbolic_int import converting_files, symbolic_int
 from onnxexp._torch_export.value_checks import VALUE_CHECKS
+
+_SLICE = "aten::slice.Tensor"
 
 
 class _RefusedAtAllSizes(CaptureRefused):
@@ -103,6 +105,7 @@ def from_exported(program: ExportedProgram, spec: DynamicSpec) -> CapturedProgra
     for value in graph.outputs:
         if isinstance(value, Value) and value.name in varying and isinstance(value.type, TensorType):
             value.type = TensorType(value.type.dtype, None)
+    _compute_empty_slices(graph)
     decomposer = Decomposer(functools.partial(fake_mode, program), sizes, dim_of)
     assert program.call_spec.in_spec is not None and program.call_spec.out_spec is not None
     return CapturedProgram(
@@ -113,6 +116,19 @@ def from_exported(program: ExportedProgram, spec: DynamicSpec) -> CapturedProgra
         written=mutated_names(program),
         restrictions=allowed,
     )
+
+
+def _compute_empty_slices(graph: Graph) -> None:
+    """Drop the shapes of slices without elements, which are constants otherwise.
+
+    torch may take their other sizes for those of another axis: ``x[:, : x.size(2), 3:3]``.
+    """
+    for node in graph.walk():
+        for value in node.outputs if node.op == _SLICE else ():
+            if not isinstance(value.type, TensorType) or value.type.sizes is None or 0 not in value.type.sizes:
+                continue
+            if any(isinstance(size, SymbolicSize) for size in value.type.sizes):
+                value.type = TensorType(value.type.dtype, None)
 
 
 def export_program(
