@@ -37,8 +37,8 @@ With `install()`, nothing in the library changes.
 
 {_table(entry, _ENTRY)}
 
-After the export, the file goes through what people run on it: onnx's checker, onnxslim, onnxsim, and ONNX Runtime's
-`quantize_dynamic`, each within the time of the case. {_steps(entry)}
+After the export, the file goes through what people run on it: onnx's checker, onnxslim, onnxsim, ONNX Runtime's
+`quantize_dynamic`, and Netron where there is Node.js, each within the time of the case. {_steps(entry)}
 
 Four of the functions also ran with `dynamo=True`, whichever exporter the library chooses. The times are of one run each, and
 include the imports and what the library does before and after the export.

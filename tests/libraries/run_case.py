@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import importlib
+import importlib.util
 import json
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -167,7 +169,22 @@ def quantized(file: Path) -> None:
     onnxruntime.InferenceSession(str(made), providers=["CPUExecutionProvider"])
 
 
+def opened(file: Path) -> None:
+    """Open the file in Netron, which runs in Node.js."""
+    netron, script = importlib.util.find_spec("netron"), Path(__file__).with_name("open_in_netron.mjs")
+    assert netron is not None and netron.origin is not None
+    command = ["node", str(script), str(Path(netron.origin).parent), str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ValueError(done.stderr.strip().splitlines()[-1])
+    found = json.loads(done.stdout)
+    if found["problems"] or not found["nodes"]:
+        raise ValueError(f"Netron finds {found['nodes']} nodes, {'; '.join(found['problems'])}")
+
+
 STEPS = {"checker": checked, "onnxslim": slimmed, "onnxsim": simplified, "quantize_dynamic": quantized}
+if shutil.which("node"):
+    STEPS["Netron"] = opened
 """What people run on a file, by name."""
 
 
