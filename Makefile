@@ -1,4 +1,4 @@
-# make demo | test-quick | test | test-full | third-parties | libraries | torchvision | transformers | conformance | optimizations | peer-suite | compat | faults | fuzz | lint | docs | bench | dist | setup | format | clean
+# make TARGET: `make help` lists the targets.
 #
 #   PYTHON  the interpreter that makes the environment (3.10 or newer)
 #   VENV    where the environment is; each target that needs it makes it, and makes it again after a pyproject.toml changed
@@ -36,57 +36,58 @@ SLOW_TESTS = serialize_accidents.py::test_a_kill_leaves_the_old_file read_ahead.
 .PHONY: help setup demo test-quick test test-full third-parties libraries torchvision transformers sweep conformance optimizations peer-suite compat faults fuzz lint docs format bench dist clean
 .DELETE_ON_ERROR:
 
-help:
-	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
+help: ## show this text
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "make %-14s %s\n", $$1, $$2 }'
+	@sed -n '/^$$/q; 2,$$ s/^# \{0,1\}//p' Makefile
 
-setup: $(VENV)/.onnxexp-installed
+setup: $(VENV)/.onnxexp-installed ## make the environment that the other targets use
 
-demo: setup
+demo: setup ## export real models, check them and write a report: the first thing to try
 	@$(BIN)/python -m examples.demo $(ARGS)
 
 # The core without torch.export, in half a minute. One process, since a second one would import torch for as long as it would help.
 # Without pytest's capture of logs, which takes a tenth of the time.
-test-quick: setup
+test-quick: setup ## the tests of the core without torch.export: half a minute
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:logging -p tests.without_torch_export $(SLOW:%=--ignore-glob='tests/core/test_%.py') \
 	  $(SLOW_TESTS:%=--deselect=tests/core/test_%) $(ARGS) tests/core
 
 # The checks of the sources, in tests/repository, are a part of `make lint`.
-test: setup
+test: setup ## the tests: six minutes on two cores
 	$(PYTEST) --ignore=tests/repository $(ARGS)
 
-test-full: setup
+test-full: setup ## all tests, also the slow ones, in random order: about an hour
 	$(PYTEST) --ignore=tests/repository -m "full or not full" -p tests.order --order random $(ARGS)
 
 # Packages that extend torch.onnx, beside the environment and not in it: their pins do not fit this torch, what is tested does.
-third-parties: setup
+third-parties: setup ## packages that extend torch.onnx, in an environment beside this one
 	test -x $(VENV)/third-parties/bin/python || $(BIN)/python -m venv $(VENV)/third-parties
 	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > "$$($(VENV)/third-parties/bin/python -c 'import site; print(site.getsitepackages()[0])')/project.pth"
 	$(VENV)/third-parties/bin/python -m pip install --quiet --no-deps -r tests/torch_onnx/third-parties.txt
 	OMP_NUM_THREADS=1 PYTHONPATH=core:plugins/aten:plugins/autograd:plugins/torchscript:plugins/torch_onnx $(VENV)/third-parties/bin/python -m pytest -p no:xdist tests/torch_onnx/test_third_parties.py tests/torch_onnx/test_third_party_functions.py $(ARGS)
 
 # Libraries' own export functions, and models that libraries ship, through onnxexp and torch.onnx (hours; resumes): see tests/libraries.
-libraries: torchvision
+libraries: torchvision ## libraries' own export functions and models, beside torch.onnx: hours; resumes
 	$(BIN)/python -m tests.libraries --environment $(VENV)/libraries --out $(VENV)/libraries.jsonl --page $(ARGS)
 
 # torchvision beside the environment, built from Debian's source package (two minutes), and the tests that need it.
-torchvision: setup
+torchvision: setup ## build torchvision, and run the tests that need it
 	$(BIN)/python -m tests.torchvision.build_torchvision $(VENV)/torchvision
 	$(PYTEST) -m "full or not full" $(ARGS) tests/torchvision
 
 # Every tested architecture of transformers, beside torch.onnx: hours on two cores; a second run goes on where the first one ended.
-transformers: setup
+transformers: setup ## every architecture of transformers, beside torch.onnx: hours; resumes
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.transformers.table $(ARGS)
 
 # The models of the tests with four opsets and both frontends; a second run goes on where the first one ended.
-sweep: setup
+sweep: setup ## the models of the tests at four opsets through both frontends; resumes
 	$(BIN)/python -m tests.sweep.model_zoo > models-zoo.toml
 	$(BIN)/onnxexp sweep models-zoo.toml -o sweep-results --workers $(JOBS) --html sweep-results.html $(ARGS)
 
 # The results of the models with and without ONNX Runtime's optimizations.
-optimizations: setup
+optimizations: setup ## the models with and without ONNX Runtime's optimizations
 	$(PYTEST) -p tests.without_optimizations $(ARGS) tests/models tests/aten tests/ort tests/autograd tests/quantized
 
-conformance: setup
+conformance: setup ## PyTorch's database of operators, beside torch.onnx: hours
 	$(CONFORMANCE) --exporter export trace --opset 9 13 17 18 20 23 $(ARGS)
 	$(CONFORMANCE) --exporter dynamic trace-dynamic --opset 20 $(ARGS)
 	$(CONFORMANCE) --exporter dynamo script --opset 20 --every $(EVERY) $(ARGS)
@@ -94,42 +95,42 @@ conformance: setup
 	$(CONFORMANCE) --quantized --exporter export trace --opset 10 12 17 21 25 $(ARGS)
 
 # PyTorch's own ONNX tests, from Debian's source package, with onnxexp and with torch.onnx.
-peer-suite: setup
+peer-suite: setup ## PyTorch's own ONNX tests, with onnxexp and with torch.onnx
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.peer_suite --jobs $(JOBS) $(ARGS)
 
 # Other versions of Python, torch, onnx and the rest: half an hour and 8 GB for each row; a second run goes on where the first one ended.
-compat: setup
+compat: setup ## other versions of Python, torch and onnx: half an hour and 8 GB each; resumes
 	$(BIN)/python -m tests.compat --jobs $(JOBS) $(ARGS)
 
 # Faults caused on purpose: writers of one path, kills, full disks, damaged files, hostile packs, threads.
-faults: setup
+faults: setup ## faults caused on purpose: kills, full disks, hostile files and packs
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults --out faults.json $(ARGS)
 
-fuzz: setup
+fuzz: setup ## random programs, beside eager PyTorch
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seed $(SEED) --jobs $(JOBS) $(ARGS)
 
-lint: setup
+lint: setup ## style, types and the checks of the sources
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q -m "full or not full" tests/repository
 
-docs: setup
+docs: setup ## build the documentation in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "The site: build/site/index.html"
 
-format: setup
+format: setup ## format the sources
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup
+bench: setup ## export time, memory and latency, beside torch.onnx
 	$(BIN)/python -m benchmarks $(ARGS)
 
 # Wheels and sdists of the last commit in dist/: built, checked by twine, installed from that folder.
-dist: setup
+dist: setup ## wheels and sdists of the last commit in dist/, checked
 	$(BIN)/python -m tests.packaging.release dist
 
-clean:
+clean: ## remove what the other targets wrote, but for the environment
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis bench-results conformance.jsonl faults.json fuzz.jsonl models-zoo.toml sweep-results*
 	find core plugins tests examples -name __pycache__ -o -name '*.egg-info' | xargs rm -rf
 

@@ -321,6 +321,7 @@ def test_a_difference_is_a_no(project: str, capsys: Capsys, tmp_path: Path) -> N
         ("{project}:pair", ["--target", "tflite"], 'target is \'tflite\'; expected "onnxruntime" or "onnx"'),
         ("{project}:pair", ["--plugins", "tinny"], "there is no plugin 'tinny' (did you mean 'tiny'?)"),
         ("{project}:pair", ["--prefer", "relu=tiny"], "--prefer relu=tiny: expected OP=PLUGIN"),
+        ("{project}:pair", ["--custom-opset", "my.domain"], "--custom-opset my.domain: expected DOMAIN=VERSION"),
         ("{project}:unsupported", [], "i0e"),
         ("{project}:pair", ["-o", "no/such/folder/model.onnx"], "no/such/folder"),
     ],
@@ -425,9 +426,11 @@ def test_how_to_capture_and_what_to_keep(
         "op.register_fake(torch.empty_like)\n"
         "def make(): return op, (torch.ones(2, 3),)\n"
     )
-    kept = ("--capture", "export", "--operator-export-type", "ONNX_FALLTHROUGH")
+    kept = ("--capture", "export", "--operator-export-type", "ONNX_FALLTHROUGH", "--custom-opset", "cli_gamma=3")
     assert run(capsys, "export", "gamma.py:make", "-o", "kept.onnx", *kept).status == 0
-    assert [node.domain for node in onnx.load("kept.onnx").graph.node] == ["cli_gamma"]
+    model = onnx.load("kept.onnx")
+    assert [node.domain for node in model.graph.node] == ["cli_gamma"]
+    assert {each.domain: each.version for each in model.opset_import}["cli_gamma"] == 3
     assert run(capsys, "export", "gamma.py:make", "-o", "kept.onnx", "--capture", "film").status == 2
 
 
@@ -437,6 +440,7 @@ def test_how_to_capture_and_what_to_keep(
         (["--dynamic", "input:0=b"], "onnxexp: --dynamic names 'input', which is no input of the model. There are: x."),
         (["--dynamic", "x:5=b"], "onnxexp: --dynamic x (input x): there is no axis 5"),
         (["--opset", "8"], "onnxexp: --opset is 8; expected a whole number from 9 to"),
+        (["--custom-opset", "my.domain=0"], "onnxexp: --custom-opset my.domain is 0; a domain's version is a whole number"),
         (["--skip-pass", "no-pass"], "onnxexp: --skip-pass: there is no pass 'no-pass'"),
         (["--capture", "none"], "onnxexp: --capture is 'none'"),
     ],

@@ -21,6 +21,7 @@ _FLAGS = {
     "input_names": ("input_name", "--input-name"),
     "output_names": ("output_name", "--output-name"),
     "skip_passes": ("skip_pass", "--skip-pass"),
+    "custom_opsets": ("custom_opset", "--custom-opset"),
     "operator_export_type": ("operator_export_type", "--operator-export-type"),
     "capture": ("capture", "--capture"),
     "fallback": ("fallback", "--fallback"),
@@ -52,6 +53,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--input-name", action="append", metavar="NAME", help="the inputs' names, in order (repeatable)")
     group.add_argument("--output-name", action="append", metavar="NAME", help="the outputs' names, in order (repeatable)")
     group.add_argument("--skip-pass", action="append", metavar="[PLUGIN/]NAME", default=[], help="skip this pass (repeatable)")
+    group.add_argument(
+        "--custom-opset", action="append", metavar="DOMAIN=VERSION", default=[],
+        help="the version at which a domain other than ONNX's is imported (repeatable)",
+    )  # fmt: skip
     group.add_argument(
         "--capture",
         metavar="HOW",
@@ -99,6 +104,7 @@ def prepare(options: argparse.Namespace, progress: Progress) -> Prepared:
         "input_names": names(options.input_name),
         "output_names": names(options.output_name),
         "skip_passes": names(options.skip_pass),
+        "custom_opsets": _versions(options.custom_opset),
         "capture": options.capture,
         "operator_export_type": options.operator_export_type,
         "fallback": options.fallback,
@@ -106,13 +112,24 @@ def prepare(options: argparse.Namespace, progress: Progress) -> Prepared:
         "check_sizes": options.check_sizes,
         "weights": options.weights,
     }
-    arguments = {**target.options, **{name: value for name, value in overrides.items() if value not in (None, [])}}
+    arguments = {**target.options, **{name: value for name, value in overrides.items() if value not in (None, [], {})}}
     if shapes is not None:
         arguments.pop("dynamic_axes", None)
     if progress.shown:
         selected = config.load(plugins=arguments.get("plugins")).plugins
         arguments["plugins"] = [Stages(progress), *((...,) if selected is None else selected)]
     return Prepared(target.model, target.args, {**arguments, "kwargs": target.kwargs})
+
+
+def _versions(given: list[str]) -> dict[str, int]:
+    """Read the versions of domains. Raises OptionError where one has another form."""
+    versions: dict[str, int] = {}
+    for pair in names(given) or ():
+        domain, equals, version = pair.rpartition("=")
+        if not equals or not domain or not re.fullmatch(r"-?\d+", version.strip()):
+            raise OptionError(f"--custom-opset {pair}: expected DOMAIN=VERSION, as in my.domain=2")
+        versions[domain.strip()] = int(version)
+    return versions
 
 
 @contextlib.contextmanager
