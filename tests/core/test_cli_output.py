@@ -46,6 +46,7 @@ COMMANDS = {
     "config": ["config"],
     "doctor": ["doctor"],
     "new-plugin": ["new-plugin", "pack-of-the-output-test"],
+    "completion": ["completion", "bash"],
 }
 
 

@@ -24,7 +24,6 @@ KNOWN: list[Known] = [
         (_9, _13, _17),
         ("test_arithmetic_prim_bool",),
     ),
-    Known("A tensor that is the key of a dict is a constant; torch.onnx has it as an input.", (_9, _13, _17), ("test_dict",)),
     Known(_REFUSAL, (_9,), ("test_unsupported_pad",)),
     Known(_REFUSAL, (_17,), ("test_all_optional_default_tensor",)),
     Known(
@@ -50,18 +49,13 @@ KNOWN: list[Known] = [
         ("test_dynamic_chunk",),
     ),
     Known(
-        "The axis that is squeezed is a Python number, which is a constant of the file, with a warning.",
-        (_13, _17),
-        ("test_squeeze_dynamic_dim", "test_unsqueeze_dynamic_dim"),
-    ),
-    Known(
         "The rank of the result depends on a dynamic axis: refused.", (_13, _17, _SCRIPTED), ("test_slice_dynamic_shape_script",)
     ),
     Known("This release of torch refuses the model in eager mode.", (_13, _17), ("test_quantized_conv_transpose3d",)),
     Known(
         "A list of numbers is an input for each number; torch.onnx's is a sequence, which the test feeds.",
         (_SCRIPTED,),
-        ("test_pad_types_scalar_list", "test_pad_types_scalar_tensor_list"),
+        ("test_pad_types_scalar_list",),
     ),
     Known(
         "None and a list of numbers of unknown length are no outputs of a file.",

@@ -44,6 +44,7 @@ COMMANDS = {
     "config": "show each setting and its origin",
     "doctor": "check the installation and list its problems",
     "new-plugin": "create a plugin: a distribution ready to build, test and publish",
+    "completion": "print what bash, zsh or fish needs to complete commands, options, plugins and operators with Tab",
 }
 """The built-in commands."""
 
@@ -90,6 +91,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns the exit status.
     """
     words = sys.argv[1:] if argv is None else list(argv)
+    if "_ARGCOMPLETE" in os.environ:  # a shell's Tab
+        from onnxexp._cli.completion import complete
+
+        complete(lambda before: _parser(before)[0])
     open_closed_streams()
     output = Output("--json" in words)
     try:
@@ -125,7 +130,13 @@ def _fail(output: Output, error: BaseException, text: str, words: Sequence[str])
 
 
 def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, Any]:
-    """Parse a command line, and return the arguments and the module of the command.
+    """Parse a command line, and return the arguments and the module of the command."""
+    parser, module = _parser(words)
+    return parser.parse_args(words), module
+
+
+def _parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, Any]:
+    """Return the parser for a command line, and the module of its command.
 
     No other command's module is imported, except that the list of commands needs the summaries of the plugins' commands.
     """
@@ -155,7 +166,7 @@ def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, Any]:
         if name == chosen:
             module.arguments(command)
             command.epilog = examples(module)
-    return parser.parse_args(words), module
+    return parser, module
 
 
 def examples(module: Any) -> str | None:
