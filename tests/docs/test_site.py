@@ -20,6 +20,7 @@ from onnxexp import _cli as cli
 from onnxexp import _errors as errors
 from onnxexp._request import config
 from tests.core.api import DOORS
+from tests.report.browser import CHROMIUM, needs_browser
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -148,3 +149,23 @@ def test_the_tree_of_errors_is_as_drawn() -> None:
 def test_the_naming_rule_is_found() -> None:
     rule = hook.PARTS["naming-rule"]()
     assert rule.startswith("- An input has the name of the parameter") and rule.count("\n- ") >= 3
+
+
+@needs_browser
+def test_search_from_disk(site: Path) -> None:
+    """A browser starts no worker for a page from a file."""
+    from playwright.sync_api import sync_playwright
+
+    errors: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto((site / "how-to" / "install.html").as_uri())
+        page.locator("input.md-search__input").click()
+        page.keyboard.type("custom_opsets")
+        page.locator(".md-search-result__link").first.wait_for(timeout=20_000)
+        found = page.locator(".md-search-result__link").evaluate_all("(links) => links.map((link) => link.href)")
+        browser.close()
+    assert not errors
+    assert any("custom-cpp-operators.html" in link for link in found), found
