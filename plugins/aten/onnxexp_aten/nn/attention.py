@@ -244,13 +244,18 @@ def mask_bias(
         return None, None
     if mask.dtype == torch.bool:
         bias = op.Where(mask, op.constant(0.0, dtype), op.constant(lowest, dtype))
-        keep = None if _keeps_every_row(mask) else op.ReduceMax(op.cast(mask, dtype), axes=[-1], keepdims=1)
-        return bias, keep
+        return bias, None if _keeps_every_row(mask) else _has_key(op, mask, dtype)
     if mask.const is not None and not bool(torch.isneginf(mask.const).all(-1).any()):
         return op.cast(mask, dtype), None
-    bias = op.Max(mask, lowest)
-    largest = op.ReduceMax(mask, axes=[-1], keepdims=1)
-    return bias, op.cast(op.Greater(largest, -math.inf), dtype)
+    return op.Max(mask, lowest), _has_key(op, op.Greater(mask, -math.inf), dtype)
+
+
+def _has_key(op: Builder, mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return 1 for each row of a bool mask with a True, else 0.
+
+    ReduceMax would do, but with axes as an input it stops ONNX Runtime's symbolic shape inference.
+    """
+    return op.Sign(op.ReduceSum(op.cast(mask, dtype), axes=[-1], keepdims=1))
 
 
 def _keeps_every_row(mask: Tensor) -> bool:

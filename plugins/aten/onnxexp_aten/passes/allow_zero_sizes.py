@@ -35,7 +35,9 @@ def _without_inference(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
         return rewriter.one("Flatten", [node.inputs[0]], {"axis": 1}, sizes)
     if rewriter.opset < 14:
         return None
-    computed = _computed_target(rewriter, source_of(node), target, rest, given)
+    inferred = sizes[target.index(-1)] if sizes is not None else None
+    same = [axis for axis in rest if before[axis] == inferred]
+    computed = _computed_target(rewriter, source_of(node), target, *((same[:1], 1) if same else (rest, given)))
     return rewriter.one("Reshape", [node.inputs[0], computed], {"allowzero": 1}, sizes)
 
 
@@ -61,7 +63,8 @@ class AllowZeroSizes(RewritePass):
 def _computed_target(rewriter: Rewriter, x: ir.Value, target: Sequence[int], rest: list[int], given: int) -> ir.Value:
     """Compute the copied sizes of a Reshape's target, and the inferred one.
 
-    The inferred size is the product of `rest`, divided by `given`.
+    The inferred size is the product of the axes `rest`, divided by `given`: of one axis where that has the same size, which other
+    tools can follow.
     """
 
     def of_shape(operator: str, inputs: list[ir.Value], sizes: Sequence[Dim], axis: int | None = None) -> ir.Value:
