@@ -408,3 +408,20 @@ def test_a_write_through_an_undeclared_alias_stays_in_a_trace(model: type[nn.Mod
     program = onnxexp.export(model().eval(), (X,), capture="trace", opset_version=opset, dynamic_shapes={"x": {0: "n"}})
     for x in (X, MORE, MORE[:1]):
         torch.testing.assert_close(program(x), model()(x))
+
+
+@pytest.mark.parametrize("capture", ["trace", "script"])
+def test_a_write_through_views_of_a_list_is_a_write_into_the_input(capture: str) -> None:
+    """``broadcast_tensors`` declares no alias, and its results are views."""
+
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            view = torch.broadcast_tensors(y, y)[0]
+            view[0].add_(1)
+            return x * 2
+
+    x = torch.rand(2, 3)
+    with pytest.warns(UserWarning, match="the forward writes into y"):
+        onnxexp.export(Model(), (x, x.clone()), capture=capture)
+    with pytest.raises(onnxexp.CaptureError, match="y and x share memory in the example, and the forward writes into y"):
+        onnxexp.export(Model(), (x, x), capture=capture)

@@ -40,7 +40,7 @@ def functionalize(graph: Graph) -> list[str]:
         return []
     rewriter = InPlaceRewriter(graph, rewrite_blocks)
     rewriter.run(graph)
-    changed = {root.origin for root in rewriter.memory.changed}
+    changed = {root.origin for root in rewriter.memory.changed_roots()}
     return [value.name for value in (*graph.inputs, *graph.params) if value in changed]
 
 

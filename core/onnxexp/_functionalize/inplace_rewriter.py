@@ -108,20 +108,23 @@ class InPlaceRewriter:
         else:
             self._append(node, self.sized if packet(node.op) in _ONLY_SIZES else self.resolve, linked=known.opaque)
 
-    def _append(self, node: Node, read: Callable[[Any], Any], *, linked: bool = False) -> None:
-        """Append a node with its arguments read; if `linked`, outputs may alias them."""
+    def _append(self, node: Node, read: Callable[[Any], Any], *, linked: bool = False, views: bool = False) -> None:
+        """Append a node with its arguments read; if `linked`, outputs may alias them.
+
+        With `views` too, they are torch's own views.
+        """
         args, node.args = node.args, [read(arg) for arg in node.args]
         self.emit.nodes.append(node)
         for output in filter(self.aliases.written, node.outputs if linked else ()):
             for value in filter(self.aliases.written, values_in(args)):
-                self.memory.link(self.ref(output), self.ref(value))
+                self.memory.link(self.ref(output), self.ref(value), views=views)
 
     def _view(self, node: Node, viewed: int) -> None:
         source, einsum = node.args[viewed], packet(node.op) == "aten::einsum"
         if einsum and len(source) == 1:
             (source,) = source
         if not isinstance(source, Value):
-            self._append(node, self.resolve, linked=not einsum)
+            self._append(node, self.resolve, linked=not einsum, views=True)
             return
         ref = self.ref(source)
         args = [arg if index == viewed else self.sized(arg) for index, arg in enumerate(node.args)]

@@ -55,6 +55,7 @@ class Memory:
         self.overlapping: dict[Ref, str] = {}
         self._children: dict[tuple[Ref, View], Ref] = {}
         self._links: dict[Ref, dict[Ref, None]] = {}
+        self._viewed: dict[Ref, dict[Ref, None]] = {}
 
     def start(self, value: Value) -> Ref:
         """Make the root for a new tensor `value`."""
@@ -67,11 +68,26 @@ class Memory:
         """Return the place of a view; equal views are one place, with the first `value`."""
         return self._children.setdefault((parent, view), Ref(value, parent, view, where))
 
-    def link(self, one: Ref, other: Ref) -> None:
-        """Note that two places may share memory in an unknown way."""
+    def link(self, one: Ref, other: Ref, *, views: bool = False) -> None:
+        """Note that two places may share memory in an unknown way.
+
+        With `views`, the first is one of torch's views of the other, if they share any.
+        """
         if one.root is not other.root:
+            if views:
+                self._viewed.setdefault(one.root, {})[other.root] = None
             self._links.setdefault(one.root, {})[other.root] = None
             self._links.setdefault(other.root, {})[one.root] = None
+
+    def changed_roots(self) -> dict[Ref, None]:
+        """Find the roots that are written, and those that a written one views."""
+        found = dict(self.changed)
+        todo = list(found)
+        while todo:
+            new = [root for root in self._viewed.get(todo.pop(), ()) if root not in found]
+            found.update(dict.fromkeys(new))
+            todo += new
+        return found
 
     def reach(self, root: Ref) -> dict[Ref, None]:
         """Find all roots that may share memory with a root, directly or not."""
