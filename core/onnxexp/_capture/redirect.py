@@ -56,15 +56,11 @@ class Redirect(TorchFunctionMode):
         table: The replacements by torch's function.
         names: The names of functions: one of torch's Python functions is copied if it calls such a function. None copies all,
             since the operators of Python call methods of tensors that no code names.
-        observers: Functions by torch's function that get the arguments before it is called.
     """
 
-    def __init__(
-        self, table: Mapping[Any, Replacement], names: frozenset[str] | None, observers: Mapping[Any, Callable[..., None]]
-    ) -> None:
+    def __init__(self, table: Mapping[Any, Replacement], names: frozenset[str] | None) -> None:
         super().__init__()
         self._table = table
-        self._observers = observers
         # what Dynamo calls in the branches of torch.cond; a trace has none
         self._traced = {function: _in_captures(function, instead) for function, instead in table.items()} if names else {}
         self._names = names
@@ -85,8 +81,6 @@ class Redirect(TorchFunctionMode):
         if func == self._direct:
             self._direct = None
             return func(*args, **options)
-        if func in self._observers:
-            self._observers[func](*args, **options)
         instead, classes = self._table.get(func), _classes(types)
         # one that runs already calls itself, or a function in C++ that gives this one's name
         copied = isinstance(func, FunctionType) and not classes and func not in self._running and self._is_copied(func)
@@ -229,7 +223,6 @@ def redirected(
     *,
     attributes: bool = False,
     compositions: Mapping[Any, Callable[..., Any]] = MappingProxyType({}),
-    observers: Mapping[Any, Callable[..., None]] = MappingProxyType({}),
 ) -> contextlib.AbstractContextManager[Any]:
     """Redirect calls of torch's functions in this thread.
 
@@ -246,10 +239,8 @@ def redirected(
             that change nothing.
         compositions: Functions by torch's function, in the model's forward only. Each gets torch's function, the arguments as a
             tuple, and those by keyword as a dictionary. A replacement of the same function gets it as torch's function.
-        observers: Functions by torch's function, without `model` only. Each gets the arguments of a call before torch's function
-            runs, which takes less time than a replacement.
     """
-    return redirected_in(Redirect, rows, model, attributes=attributes, compositions=compositions, observers=observers)
+    return redirected_in(Redirect, rows, model, attributes=attributes, compositions=compositions)
 
 
 def redirected_in(
@@ -259,7 +250,6 @@ def redirected_in(
     *,
     attributes: bool = False,
     compositions: Mapping[Any, Callable[..., Any]] = MappingProxyType({}),
-    observers: Mapping[Any, Callable[..., None]] = MappingProxyType({}),
 ) -> contextlib.AbstractContextManager[Any]:
     """Redirect calls as `redirected` does, in a mode of this class."""
     found = [(owner, name, getattr(owner, name), instead) for owner, name, instead in rows if hasattr(owner, name)]
@@ -267,7 +257,7 @@ def redirected_in(
     for original, instead in dict.fromkeys((original, instead) for _, _, original, instead in found):  # one may have many places
         table[original] = functools.partial(_chained, table[original], instead) if original in table else instead
     if model is None and not attributes:
-        return mode(table, None, observers)
+        return mode(table, None)
     patches = [(owner, name, _in_captures(original, table[original])) for owner, name, original, _ in found]
     if model is None:
         return replace_attributes(patches)
@@ -276,7 +266,7 @@ def redirected_in(
     names = frozenset(function.__name__ for function in table)
     for function, composition in compositions.items():
         table[function] = functools.partial(_composed, table.get(function, _call), composition)
-    return _in_forward(model, mode(table, names, {}), patches)
+    return _in_forward(model, mode(table, names), patches)
 
 
 def _chained(first: Replacement, second: Replacement, original: Callable[..., Any], *args: Any, **options: Any) -> Any:

@@ -31,29 +31,15 @@ _BUILTIN = (types.BuiltinFunctionType, types.MethodDescriptorType)
 @functools.cache
 def size_lists() -> list[tuple[Any, str, Callable[..., Any]]]:
     """List replacements (owner, name, function) that pass a traced number as a list."""
-    names = ("roll", *_POOLS)
-    return [(owner, name, functools.partial(_with_lists, _lengths(name))) for name in names for owner in _owners(name)]
-
-
-@functools.cache
-def fixed_sizes() -> dict[Any, Callable[..., None]]:
-    """Return observers by torch's convolution, which warn of a traced number."""
-    return {
-        getattr(owner, name): functools.partial(_warn_of_numbers, name, _lengths(name))
-        for name in _CONVOLUTIONS
-        for owner in _owners(name)
-    }
-
-
-def _owners(name: str) -> list[Any]:
-    """List those that have a function of this name in C++, which Python calls."""
-    return [owner for owner in _OWNERS if isinstance(getattr(owner, name, None), _BUILTIN)]
-
-
-def _lengths(name: str) -> dict[Any, int]:
-    """Return the lengths of an operator's lists by index and name."""
-    arguments: Any = next((schema.arguments for schema in schemas(f"aten::{name}")), ())
-    return {key: arg.N for index, arg in enumerate(arguments) if arg.N for key in (index, arg.name)}
+    rows: list[tuple[Any, str, Callable[..., Any]]] = []
+    for name in ("roll", *_POOLS, *_CONVOLUTIONS):
+        arguments: Any = next((schema.arguments for schema in schemas(f"aten::{name}")), ())
+        counts = {key: arg.N for index, arg in enumerate(arguments) if arg.N for key in (index, arg.name)}
+        warns = name in _CONVOLUTIONS
+        instead = functools.partial(_with_warning, name, counts) if warns else functools.partial(_with_lists, counts)
+        # Python functions call these
+        rows += [(owner, name, instead) for owner in _OWNERS if isinstance(getattr(owner, name, None), _BUILTIN)]
+    return rows
 
 
 def _with_lists(counts: dict[Any, int], original: Callable[..., Any], *args: Any, **options: Any) -> Any:
@@ -62,11 +48,12 @@ def _with_lists(counts: dict[Any, int], original: Callable[..., Any], *args: Any
     return original(*args, **{key: _listed(arg, counts.get(key)) for key, arg in options.items()})
 
 
-def _warn_of_numbers(name: str, counts: dict[Any, int], *args: Any, **options: Any) -> None:
+def _with_warning(name: str, counts: dict[Any, int], original: Callable[..., Any], *args: Any, **options: Any) -> Any:
     """Warn of a traced number, alone or in a list: the trace has the example's."""
     given = (arg for key, arg in (*enumerate(args), *options.items()) if key in counts)
     if any(_is_number(one) for arg in given for one in (arg if isinstance(arg, (list, tuple)) else [arg])):
         warnings.warn(f"{name} takes a size as a constant number", torch.jit._trace.TracerWarning, stacklevel=2)
+    return original(*args, **options)
 
 
 def _listed(arg: Any, count: int | None) -> Any:

@@ -37,7 +37,7 @@ from onnxexp_torchscript.trace.numbers_in_scripted_calls import numbers_kept
 from onnxexp_torchscript.trace.random_state import RandomState
 from onnxexp_torchscript.trace.scriptable_replacements import compilable
 from onnxexp_torchscript.trace.size_functions import size_functions
-from onnxexp_torchscript.trace.size_lists import fixed_sizes, size_lists
+from onnxexp_torchscript.trace.size_lists import size_lists
 from onnxexp_torchscript.trace.size_rounding import size_rounding, traced_items
 from onnxexp_torchscript.trace.traced_branches import Branch, recorded_branches, traced_cond
 from onnxexp_torchscript.trace.traced_strides import traced_strides
@@ -170,7 +170,7 @@ class _Flat:
             flat[index] = tensor
         args, kwargs = pytree.tree_unflatten(flat, self.in_spec)
         attributes = {id(each) for part in self._modules for each in vars(part).values() if isinstance(each, torch.Tensor)}
-        with redirected(self._redirections, observers=fixed_sizes()) as redirection:
+        with redirected(self._redirections) as redirection:
             result = with_assigned_data(self.model(*args, **kwargs), redirection.data, self._modules)
         graph = torch._C._get_tracing_state().graph()
         fit(graph)
