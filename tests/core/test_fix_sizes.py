@@ -177,35 +177,30 @@ def test_a_size_that_is_no_whole_number_is_not_rounded() -> None:
     assert not isinstance(SymbolicSize("t/2").bound({"t": 5}), int)
 
 
-def test_the_branch_that_always_runs_replaces_an_if() -> None:
-    made = _text(
+def _branching(alone: str, several: str) -> Any:
+    """Return a model with an If on whether a size is 1."""
+    return _text(
         HEAD
-        + """g (float[n] x) => (float[n] y) <int64 one = {1}, int64 zero = {0}> {
+        + f"""g (float[n] x) => (float[n] y) <int64 one = {{1}}, int64 zero = {{0}}> {{
             shape = Shape (x)
             count = Gather (shape, zero)
             alone = Equal (count, one)
             y = If (alone) <
-                then_branch = a () => (float[n] r) { s = Neg (x)  r = Exp (s) },
-                else_branch = b () => (float[n] r) { s = Abs (x)  r = Log (s) }>
-        }"""
+                then_branch = a () => (float[n] r) {{ {alone} }},
+                else_branch = b () => (float[n] r) {{ {several} }}>
+        }}"""
     )
+
+
+def test_the_branch_that_always_runs_replaces_an_if() -> None:
+    made = _branching("s = Neg (x)  r = Exp (s)", "s = Abs (x)  r = Log (s)")
     fix_sizes(made, {"n": 1})
     assert _nodes(made) == ["Neg", "Exp"]
     assert made.graph.outputs[0].name == "y"
 
 
 def test_a_branch_may_return_what_is_outside() -> None:
-    made = _text(
-        HEAD
-        + """g (float[n] x) => (float[n] y) <int64 one = {1}, int64 zero = {0}> {
-            shape = Shape (x)
-            count = Gather (shape, zero)
-            alone = Equal (count, one)
-            y = If (alone) <
-                then_branch = a () => (float[n] r) { r = Neg (x) },
-                else_branch = b () => (float[n] r) { r = Identity (x) }>
-        }"""
-    )
+    made = _branching("r = Neg (x)", "r = Identity (x)")
     fix_sizes(made, {"n": 3})
     proto = onnxexp._serialize.to_proto(made)
     onnx.checker.check_model(proto, full_check=True)

@@ -7,12 +7,13 @@ import contextlib
 import hashlib
 import io
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from onnxexp._plugins.discovery import discover
+from onnxexp._request import config
+from onnxexp._serialize.atomic_file import new_file
 from onnxexp._version import __version__
 
 _COMMAS = {"plugins", "without"}
@@ -53,32 +54,28 @@ def _plugins(prefix: str, **_: Any) -> list[str]:
 
 
 def _operators(prefix: str, **_: Any) -> list[str]:
-    """Complete an operator, from a list that is made once for each set of plugins.
+    """Complete an operator, from a list that is kept.
 
-    The plugins' tables take seconds to load.
+    The plugins' tables take seconds to load. There is a list for each set of plugins and settings.
     """
     import platformdirs
 
+    settings = config.load()
     installed = sorted(f"{point.name} {point.distribution} {point.version}" for point in discover())
-    key = hashlib.sha256("\n".join([__version__, *installed]).encode()).hexdigest()[:16]
+    key = hashlib.sha256("\n".join([__version__, str(settings), *installed]).encode()).hexdigest()[:16]
     file = Path(platformdirs.user_cache_path("onnxexp")) / f"operators-{key}.txt"
     if not file.exists():
-        _write(file, "\n".join(_lowered()))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with new_file(str(file)) as new:
+            new.file.write("\n".join(_lowered(settings)).encode())
+            new.publish()
     return file.read_text("utf-8").split()
 
 
-def _lowered() -> list[str]:
+def _lowered(settings: config.Config) -> list[str]:
+    """List the operators that the plugins lower."""
     from onnxexp._plugins.loading import load
-    from onnxexp._request import config
 
     nowhere = io.StringIO()  # plugins may print while they are loaded
     with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
-        return sorted(load(config.load()).dispatcher.operators)
-
-
-def _write(file: Path, text: str) -> None:
-    """Write a file whole, as another process may read it at the same time."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=file.parent, delete=False) as new:
-        new.write(text)
-    os.replace(new.name, file)
+        return sorted(load(settings).dispatcher.operators)

@@ -28,6 +28,7 @@ onnxexp torchao dynamo export onednn quantization
 """
 _OWN = tuple(f"{namespace}::" for namespace in _OF_TORCH.split())
 """Namespaces of torch itself, whose operators have fake kernels or take no part in a capture."""
+
 _Fill: TypeAlias = "Callable[[list[int]], torch.Tensor]"
 _FILLS: tuple[_Fill, ...] = (torch.zeros, torch.ones, lambda shape: torch.rand(shape).cumsum(-1) if shape else torch.rand(shape))
 """Values of floating-point inputs; the last ones increase in each row, as the corners of boxes do."""
